@@ -1,0 +1,233 @@
+"""Everything that can go wrong, as one tree.
+
+PenstockError
+├── InvalidInput            the caller's argument is wrong; nothing was written
+│   ├── UnknownDefinition
+│   ├── DefinitionArchived
+│   ├── UnknownTenant
+│   ├── InvalidPayload      with the path of each fault
+│   ├── InvalidSchedule     cron expression, time zone or policy
+│   ├── InvalidTemplate
+│   └── NaiveDatetime
+├── NotFound                no such job, run, group, trigger … for this tenant
+├── IllegalTransition       the job is not in a state that allows this
+├── LeaseLost               the run was closed or passed on; a late report changes nothing
+├── Busy                    a reservation could not be had in time
+├── Conflict                somebody else changed it first
+├── Forbidden               this principal may not do that
+└── DatabaseError
+    ├── DatabaseUnavailable
+    ├── DatabaseReadOnly
+    ├── DatabaseLocked
+    ├── DatabaseFull
+    ├── DatabaseCorrupt
+    ├── SchemaTooNew        the database was written by a newer Penstock
+    └── SchemaOutdated      run `penstock db upgrade`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class PenstockError(Exception):
+    """Base of every error Penstock raises on purpose."""
+
+    code = "penstock_error"
+
+
+class InvalidInput(PenstockError):
+    """The caller's argument is wrong; nothing was written."""
+
+    code = "invalid_input"
+
+
+class UnknownDefinition(InvalidInput):
+    """No definition of this key is offered to this tenant."""
+
+    code = "unknown_definition"
+
+    def __init__(self, key: str, known: Sequence[str] = ()) -> None:
+        hint = (
+            f" Known keys: {', '.join(sorted(known)[:10])}."
+            if known
+            else " Define it first with app.define() or @app.job."
+        )
+        super().__init__(f"No definition has the key {key!r}.{hint}")
+        self.key = key
+
+
+class DefinitionArchived(InvalidInput):
+    """The definition was archived and takes no new jobs."""
+
+    code = "definition_archived"
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"The definition {key!r} is archived and takes no new jobs. Define it again to bring it back.")
+        self.key = key
+
+
+class UnknownTenant(InvalidInput):
+    """No such tenant."""
+
+    code = "unknown_tenant"
+
+    def __init__(self, slug: str) -> None:
+        super().__init__(f"There is no tenant {slug!r}. Create it with app.tenants.create({slug!r}).")
+        self.slug = slug
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing wrong with a payload: where, and what."""
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}"
+
+
+class InvalidPayload(InvalidInput):
+    """The params do not fit the definition's schema or our limits."""
+
+    code = "invalid_payload"
+
+    def __init__(self, what: str, faults: Sequence[Fault]) -> None:
+        super().__init__(f"{what}: " + "; ".join(str(fault) for fault in faults))
+        self.faults = tuple(faults)
+
+
+class InvalidSchedule(InvalidInput):
+    """A cron expression, time zone or trigger policy that cannot be used."""
+
+    code = "invalid_schedule"
+
+    def __init__(self, message: str, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class InvalidTemplate(InvalidInput):
+    """A payload template that cannot be read, or whose path is missing."""
+
+    code = "invalid_template"
+
+    def __init__(self, message: str, path: str = "$") -> None:
+        super().__init__(message)
+        self.path = path
+
+
+class NaiveDatetime(InvalidInput):
+    """A datetime without a time zone; we would have to guess."""
+
+    code = "naive_datetime"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name} has no time zone. Pass an aware datetime, for example datetime.now(timezone.utc).")
+
+
+class NotFound(PenstockError):
+    """No such thing for this tenant. Another tenant's answers the same."""
+
+    code = "not_found"
+
+    def __init__(self, noun: str, id: object) -> None:
+        super().__init__(f"There is no {noun} {id}.")
+        self.noun = noun
+        self.id = id
+
+
+class IllegalTransition(PenstockError):
+    """The thing is not in a state that allows this; nothing was written."""
+
+    code = "illegal_transition"
+
+    def __init__(
+        self, verb: str, status: str, allowed: Sequence[str], target: str | None = None, why: str = ""
+    ) -> None:
+        to = f" to {target}" if target else ""
+        also = f" {why}" if why else ""
+        super().__init__(f"Cannot {verb} a job that is {status}{to}: it must be {' or '.join(allowed)}.{also}")
+        self.verb = verb
+        self.status = status
+        self.allowed = tuple(allowed)
+
+
+class LeaseLost(PenstockError):
+    """The run was closed already, or its lease passed on. The report changed nothing."""
+
+    code = "lease_lost"
+
+    def __init__(self, run_ids: Sequence[object]) -> None:
+        super().__init__(
+            f"Run {', '.join(str(i) for i in run_ids)} is no longer yours: it was closed or its lease passed on."
+        )
+        self.run_ids = tuple(run_ids)
+
+
+class Busy(PenstockError):
+    """A reservation could not be had in time."""
+
+    code = "busy"
+
+
+class Conflict(PenstockError):
+    """Somebody else changed it first, or it exists already."""
+
+    code = "conflict"
+
+
+class Forbidden(PenstockError):
+    """This principal may not do that."""
+
+    code = "forbidden"
+
+
+class DatabaseError(PenstockError):
+    """The database cannot be used as it is."""
+
+    code = "database_error"
+
+
+class DatabaseUnavailable(DatabaseError):
+    """The database is not there or does not answer."""
+
+    code = "database_unavailable"
+
+
+class DatabaseReadOnly(DatabaseError):
+    """The database cannot be written."""
+
+    code = "database_read_only"
+
+
+class DatabaseLocked(DatabaseError):
+    """Another process held the SQLite write lock for longer than we wait."""
+
+    code = "database_locked"
+
+
+class DatabaseFull(DatabaseError):
+    """The disk is full; nothing was acknowledged."""
+
+    code = "database_full"
+
+
+class DatabaseCorrupt(DatabaseError):
+    """The file is not a healthy SQLite database."""
+
+    code = "database_corrupt"
+
+
+class SchemaTooNew(DatabaseError):
+    """The database was written by a newer Penstock."""
+
+    code = "schema_too_new"
+
+
+class SchemaOutdated(DatabaseError):
+    """The tables are older than the program; run `penstock db upgrade`."""
+
+    code = "schema_outdated"

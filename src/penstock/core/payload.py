@@ -1,0 +1,160 @@
+"""Params are plain JSON, bounded in size and depth, and fit the definition's schema before anything is written.
+
+Both databases must agree on what they can hold, so what only one of them refuses (NUL, lone surrogates,
+NaN) is refused here.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import jsonschema_rs
+
+from penstock.core.errors import Fault, InvalidInput, InvalidPayload
+
+MAX_BYTES = 1024 * 1024
+MAX_DEPTH = 64
+MAX_SCHEMA_BYTES = 64 * 1024
+MAX_SCHEMA_NODES = 2_000
+MAX_INT = 2**63 - 1
+
+JsonObject = Mapping[str, Any]
+
+
+def dumps(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def plain(name: str, value: Any) -> str:
+    """Check that `value` is JSON that both databases can hold, and return it as text."""
+    faults: list[Fault] = []
+    _walk(value, "$", 0, faults)
+    if faults:
+        raise InvalidPayload(f"{name} cannot be stored", faults)
+    text = dumps(value)
+    if len(text) > MAX_BYTES or len(text.encode()) > MAX_BYTES:
+        raise InvalidPayload(f"{name} cannot be stored", [Fault("$", f"larger than {MAX_BYTES // 1024} KiB")])
+    return text
+
+
+def _walk(value: Any, path: str, depth: int, faults: list[Fault]) -> None:
+    if len(faults) >= 20:
+        return
+    if depth > MAX_DEPTH:
+        faults.append(Fault(path, f"nested over {MAX_DEPTH} levels"))
+    elif value is None or value is True or value is False:
+        return
+    elif isinstance(value, str):
+        _check_text(value, path, faults)
+    elif isinstance(value, int):
+        if abs(value) > MAX_INT:
+            faults.append(Fault(path, "an integer over 64 bits"))
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            faults.append(Fault(path, f"{value} is not JSON"))
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                faults.append(Fault(path, f"the key {key!r} is not a string"))
+                continue
+            _check_text(key, path, faults)
+            _walk(item, f"{path}.{key}", depth + 1, faults)
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            _walk(item, f"{path}[{index}]", depth + 1, faults)
+    else:
+        faults.append(Fault(path, f"{type(value).__name__} is not JSON"))
+
+
+def _check_text(text: str, path: str, faults: list[Fault]) -> None:
+    if text.isascii():
+        if "\0" in text:
+            faults.append(Fault(path, "contains a NUL character"))
+        return
+    if "\0" in text:
+        faults.append(Fault(path, "contains a NUL character"))
+    if any("\ud800" <= char <= "\udfff" for char in text):
+        faults.append(Fault(path, "contains half of a surrogate pair"))
+
+
+def merge(defaults: JsonObject, given: JsonObject) -> dict[str, Any]:
+    """The definition's defaults under the given params; the last word on each top-level key is the caller's."""
+    return {**defaults, **given}
+
+
+def require_object(name: str, value: Any) -> JsonObject:
+    if not isinstance(value, Mapping):
+        raise InvalidPayload(name, [Fault("$", f"expected an object, got {type(value).__name__}")])
+    return value
+
+
+Validator = Callable[[Any], list[Fault]]
+
+
+def compile_schema(schema: JsonObject) -> Validator:
+    """A validator for `schema`; raises InvalidInput if the schema itself is not acceptable."""
+    require_object("arg_schema", schema)
+    return _compile(plain("arg_schema", schema))
+
+
+@lru_cache(maxsize=1024)
+def _compile(text: str) -> Validator:
+    schema = json.loads(text)
+    if not schema:
+        return lambda _value: []
+    _bound_schema(schema, text)
+    try:
+        validator = jsonschema_rs.validator_for(
+            schema, validate_formats=True, retriever=_no_remote_references, pattern_options=jsonschema_rs.RegexOptions()
+        )
+    except InvalidInput:
+        raise
+    except Exception as error:
+        raise InvalidInput(f"arg_schema is not a usable JSON Schema: {str(error).splitlines()[0]}") from error
+
+    def check(value: Any) -> list[Fault]:
+        faults = []
+        for error in validator.iter_errors(value):
+            faults.append(Fault(_path(error.instance_path), error.message[:500]))
+            if len(faults) == 20:
+                break
+        return faults
+
+    return check
+
+
+def _no_remote_references(uri: str) -> Any:
+    raise InvalidInput(f"arg_schema refers to {uri!r}; only references within the schema (#/…) are followed.")
+
+
+def _bound_schema(schema: Any, text: str) -> None:
+    if len(text) > MAX_SCHEMA_BYTES:
+        raise InvalidInput(f"arg_schema is larger than {MAX_SCHEMA_BYTES // 1024} KiB.")
+    nodes = 0
+    stack = [schema]
+    while stack:
+        node = stack.pop()
+        nodes += 1
+        if nodes > MAX_SCHEMA_NODES:
+            raise InvalidInput(f"arg_schema has more than {MAX_SCHEMA_NODES} parts.")
+        if isinstance(node, dict):
+            reference = node.get("$ref")
+            if isinstance(reference, str) and reference and not reference.startswith("#"):
+                _no_remote_references(reference)
+            stack.extend(node.values())
+        elif isinstance(node, list):
+            stack.extend(node)
+
+
+def _path(parts: list[Any]) -> str:
+    return "$" + "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in parts)
+
+
+def validate(key: str, check: Validator, params: JsonObject) -> None:
+    faults = check(params)
+    if faults:
+        raise InvalidPayload(f"The params do not fit the definition {key!r}", faults)

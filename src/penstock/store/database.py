@@ -1,0 +1,180 @@
+"""One database: its engine, its clock, and transactions on it.
+
+`read()` and `write()` open our own transactions; `joined()` works inside the caller's. A `Tx` is what every
+store verb takes: a connection, the time, and the dialect's own statements.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, CursorResult, Engine, create_engine, literal
+from sqlalchemy import exc as sa_exc
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.sql import ColumnElement, Executable
+
+from penstock.core.clock import Clock
+from penstock.core.errors import DatabaseUnavailable, InvalidInput
+from penstock.store import failpoints
+from penstock.store.dialects import Dialect, dialect_for
+from penstock.store.faults import is_disconnect, is_transient, translated
+from penstock.store.guest import guest_connection
+from penstock.store.types import UtcTime
+
+T = TypeVar("T")
+
+MAX_TRIES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Tx:
+    """A transaction under way. `now` is one moment for all of it where we hold the clock, else the database's own."""
+
+    conn: Connection
+    dialect: Dialect
+    moment: datetime | None
+
+    @property
+    def now(self) -> ColumnElement[datetime]:
+        return self.dialect.now() if self.moment is None else literal(self.moment, UtcTime)
+
+    def later(self, seconds: float | ColumnElement[float]) -> ColumnElement[datetime]:
+        """`seconds` from now, on the clock that rules."""
+        return self.dialect.add_seconds(self.now, seconds)
+
+    def run(self, statement: Executable, params: Any = None) -> CursorResult[Any]:
+        return self.conn.execute(statement, params)
+
+    def rows(self, statement: Executable, params: Any = None) -> Sequence[Any]:
+        return self.conn.execute(statement, params).all()
+
+    def first(self, statement: Executable, params: Any = None) -> Any:
+        return self.conn.execute(statement, params).first()
+
+    def scalar(self, statement: Executable, params: Any = None) -> Any:
+        return self.conn.execute(statement, params).scalar()
+
+    def count(self, statement: Executable, params: Any = None) -> int:
+        """Rows that the statement changed."""
+        return self.conn.execute(statement, params).rowcount
+
+    def time(self) -> datetime:
+        """The time as a value: ours if we hold the clock, else asked of the database."""
+        if self.moment is not None:
+            return self.moment
+        value: datetime = self.scalar(self.dialect.select_now())
+        return value
+
+
+class Database:
+    """A handle on one database. Safe to share between threads; not across a fork."""
+
+    def __init__(
+        self, url: str | URL | Engine, clock: Clock | None = None, *, pool_size: int = 10, busy_timeout: float = 30.0
+    ) -> None:
+        if isinstance(url, Engine):
+            self.engine = url
+            self._owns_engine = False
+        else:
+            self.engine = make_engine(url, pool_size=pool_size, busy_timeout=busy_timeout)
+            self._owns_engine = True
+        self.dialect = dialect_for(self.engine.dialect.name)
+        self.clock = clock
+        self.busy_timeout = busy_timeout
+        self._pid = os.getpid()
+        self._local = threading.local()
+
+    @property
+    def url(self) -> URL:
+        return self.engine.url
+
+    @property
+    def name(self) -> str:
+        """`sqlite` or `postgresql`."""
+        return self.dialect.name
+
+    def moment(self) -> datetime | None:
+        """The time, where it is ours to tell: an injected clock, or SQLite's, which is the machine's."""
+        if self.clock is not None:
+            return self.clock.now()
+        return self.dialect.machine_time()
+
+    @contextmanager
+    def read(self) -> Iterator[Tx]:
+        """A read transaction: one snapshot on SQLite, one statement after another on PostgreSQL."""
+        with translated(self.url), self.engine.connect() as conn, conn.begin():
+            yield Tx(conn, self.dialect, self.moment())
+
+    @contextmanager
+    def write(self) -> Iterator[Tx]:
+        """A write transaction, committed when the block ends well. On SQLite it holds the one write lock from its start."""
+        with translated(self.url), self.engine.connect() as plain:
+            conn = plain.execution_options(penstock_write=True)
+            with conn.begin():
+                yield Tx(conn, self.dialect, self.moment())
+                failpoints.reach("commit.before")
+            failpoints.reach("commit.after")
+
+    def transact(self, work: Callable[[Tx], T], *, retry_disconnects: bool = False) -> T:
+        """Run `work` in a write transaction, again when the database says that only luck was missing.
+
+        Serialization failures, deadlocks and SQLite's busy answers are tried again. A lost connection leaves the
+        outcome of COMMIT unknown: only work that is idempotent by its ids may ask for `retry_disconnects`.
+        """
+        deadline = time.monotonic() + self.busy_timeout
+        for attempt in range(MAX_TRIES):
+            try:
+                with self.write() as tx:
+                    return work(tx)
+            except Exception as error:
+                cause = error.__cause__ if isinstance(error.__cause__, sa_exc.DBAPIError) else error
+                again = is_transient(cause) or (retry_disconnects and is_disconnect(cause))
+                if not again or attempt == MAX_TRIES - 1 or time.monotonic() > deadline:
+                    raise
+            time.sleep(min(2.0, 0.01 * 2**attempt) * random.random())
+        raise AssertionError("unreachable")
+
+    @contextmanager
+    def joined(self, connection: Any) -> Iterator[Tx]:
+        """Work inside the caller's transaction: we neither commit nor roll back. Takes a SQLAlchemy Connection or
+        Session, or a raw psycopg or sqlite3 connection."""
+        with guest_connection(connection, self.dialect) as conn:
+            if conn.dialect.name != self.dialect.name:
+                raise InvalidInput(
+                    f"The connection given is to {conn.dialect.name}, but Penstock lives on {self.dialect.name}: "
+                    "a job can only join a transaction on its own database."
+                )
+            yield Tx(conn, self.dialect, self.moment())
+
+    def ping(self) -> None:
+        with self.read() as tx:
+            tx.conn.exec_driver_sql("SELECT 1")
+
+    def close(self) -> None:
+        if self._owns_engine:
+            self.engine.dispose()
+
+
+def make_engine(url: str | URL, *, pool_size: int = 10, busy_timeout: float = 30.0) -> Engine:
+    try:
+        parsed = make_url(url)
+    except sa_exc.ArgumentError as error:
+        raise InvalidInput(
+            f"{str(url)!r} is not a database URL. Expected sqlite:///path/to/jobs.db or postgresql://user@host/database."
+        ) from error
+    backend = parsed.get_backend_name()
+    dialect = dialect_for(backend)
+    try:
+        return dialect.create_engine(parsed, create_engine, pool_size, busy_timeout)
+    except ModuleNotFoundError as error:
+        raise DatabaseUnavailable(
+            f"The driver for {backend} is not installed. Install it with: pip install 'penstock[postgres]'"
+        ) from error

@@ -1,0 +1,339 @@
+"""PostgreSQL: many writers, so claims skip what others hold, and one round trip does a whole batch. A batch travels
+as one JSON argument. No session state: everything here is safe behind a transaction pooler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, ClassVar
+from uuid import UUID
+
+from sqlalchemy import Connection, Engine, func, select, text
+from sqlalchemy.engine import URL
+from sqlalchemy.sql import ColumnElement, Executable
+
+from penstock.core.payload import dumps
+from penstock.store.hot import ClaimRequest, Closed, Closing, Gate, NewJob
+from penstock.store.types import UtcTime
+
+CHANNEL = "penstock"
+GATE_LOCK = 5_068_337_001
+"""Claims share this transaction-scoped lock, reserving takes it alone: no claim is half done when a reservation begins."""
+
+CONNECT_ARGS = {
+    "connect_timeout": 10,
+    "keepalives": 1,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+    "application_name": "penstock",
+}
+
+
+class PostgresDialect:
+    name: ClassVar[str] = "postgresql"
+    driver_name: ClassVar[str] = "psycopg"
+    bare_url: ClassVar[str] = "postgresql+psycopg://"
+    guest_options: ClassVar[Mapping[str, Any]] = {"use_native_hstore": False}
+    skip_locked: ClassVar[Mapping[str, Any]] = {"skip_locked": True}
+
+    def create_engine(self, url: URL, factory: Callable[..., Engine], pool_size: int, busy_timeout: float) -> Engine:
+        if url.drivername in ("postgresql", "postgres"):
+            url = url.set(drivername="postgresql+psycopg")
+        connect_args = {key: value for key, value in CONNECT_ARGS.items() if key not in url.query}
+        if url.query.get("prepare_threshold") == "0":  # a pooler that cannot carry prepared statements
+            url = url.difference_update_query(["prepare_threshold"])
+            connect_args["prepare_threshold"] = None  # type: ignore[assignment]
+        return factory(
+            url,
+            pool_size=pool_size,
+            max_overflow=pool_size,
+            pool_timeout=busy_timeout,
+            pool_recycle=1800,
+            use_native_hstore=False,
+            connect_args=connect_args,
+        )
+
+    def is_raw_connection(self, given: Any) -> bool:
+        kind = type(given)
+        return any(base.__module__.startswith("psycopg") and base.__name__ == "Connection" for base in kind.__mro__)
+
+    @contextmanager
+    def plain_rows(self, given: Any) -> Iterator[None]:
+        from psycopg.rows import tuple_row
+
+        before = given.row_factory
+        given.row_factory = tuple_row
+        try:
+            yield
+        finally:
+            given.row_factory = before
+
+    def machine_time(self) -> datetime | None:
+        return None
+
+    def not_before(self, moment: datetime) -> None:
+        """Nothing to do: the server's clock is the only one."""
+
+    def now(self) -> ColumnElement[datetime]:
+        # Not now(): in a transaction of several statements it would be older than rows that a later one sees.
+        return func.statement_timestamp(type_=UtcTime())
+
+    def select_now(self) -> Executable:
+        return select(self.now())
+
+    def add_seconds(self, moment: ColumnElement[datetime], seconds: Any) -> ColumnElement[datetime]:
+        interval = func.make_interval(0, 0, 0, 0, 0, 0, seconds)
+        return func.coalesce(moment.op("+")(interval), type_=UtcTime())
+
+    def greatest(self, *values: ColumnElement[Any]) -> ColumnElement[Any]:
+        return func.greatest(*values, type_=values[0].type)
+
+    def insert_jobs(self, conn: Connection, moment: datetime | None, new: Sequence[NewJob]) -> Sequence[UUID]:
+        """Write the jobs whose tenant and definition are as the caller saw them; answer the ids written."""
+        rows = dumps([_new_row(job, number) for number, job in enumerate(new)])
+        return [row[0] for row in conn.execute(_with_now(_INSERT, moment), {"rows": rows, "moment": moment})]
+
+    def gate(self, conn: Connection, moment: datetime | None) -> Gate:
+        _, due, limited, reserved, queues = conn.execute(
+            _with_now(_GATE, moment), {"moment": moment, "lock": GATE_LOCK}
+        ).one()
+        return Gate(bool(due), limited, reserved, tuple(queues or ()))
+
+    def claim(self, conn: Connection, moment: datetime | None, request: ClaimRequest) -> Sequence[Mapping[str, Any]]:
+        sql = _claim_sql(
+            len(request.queues) > 1, request.keys is not None, request.tenant_id is not None, request.heed_reservations
+        )
+        params: dict[str, Any] = {
+            "moment": moment, "worker": request.worker, "pid": request.pid, "lease": request.lease_seconds,
+            "limit": request.limit, "run_ids": list(request.run_ids),
+        }  # fmt: skip
+        if len(request.queues) > 1:
+            params["queues"] = list(request.queues)
+        else:
+            params["queue"] = request.queues[0]
+        if request.keys is not None:
+            params["keys"] = list(request.keys)
+        if request.tenant_id is not None:
+            params["tenant_id"] = request.tenant_id
+        rows = conn.execute(_with_now(sql, moment), params)
+        return [
+            {
+                **row,
+                "started_at": row["started_at"].astimezone(UTC),
+                "lease_expires_at": row["lease_expires_at"].astimezone(UTC),
+            }
+            for row in rows.mappings()
+        ]
+
+    def heartbeat(
+        self, conn: Connection, moment: datetime | None, pairs: Sequence[tuple[UUID, UUID]], lease_seconds: float
+    ) -> Sequence[tuple[UUID, bool]]:
+        params = {
+            "moment": moment, "lease": lease_seconds,
+            "job_ids": [job_id for job_id, _ in pairs], "run_ids": [run_id for _, run_id in pairs],
+        }  # fmt: skip
+        return [(row[0], row[1]) for row in conn.execute(_with_now(_HEARTBEAT, moment), params)]
+
+    def close(
+        self, conn: Connection, moment: datetime | None, closings: Sequence[Closing], shard: int
+    ) -> Sequence[Closed]:
+        given = dumps([_closing_row(closing) for closing in closings])
+        params = {"closings": given, "moment": moment, "shard": shard}
+        return [Closed(*row) for row in conn.execute(_with_now(_CLOSE, moment), params)]
+
+    def wake(self, conn: Connection, queues: Sequence[str]) -> None:
+        for queue in sorted(set(queues)):
+            conn.execute(_WAKE, {"queue": queue[:1000]})
+
+
+def _new_row(job: NewJob, number: int) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "n": number, "id": str(job.id), "tenant_id": str(job.tenant_id), "definition_key": job.definition_key,
+        "queue": job.queue, "priority": job.priority, "params": job.params, "max_attempts": job.max_attempts,
+        "retry_mode": job.retry_mode, "source": job.source,
+    }  # fmt: skip
+    optional = {
+        "definition_id": str(job.definition_id) if job.definition_id else None, "definition_version": job.definition_version,
+        "source_ref": job.source_ref, "dedupe_key": job.dedupe_key, "correlation_id": job.correlation_id,
+        "scheduled_for": job.scheduled_for.isoformat() if job.scheduled_for else None, "delay": job.delay,
+        "group_id": str(job.group_id) if job.group_id else None, "group_position": job.group_position,
+        "waits_for_group": job.waits_for_group or None, "trigger_id": str(job.trigger_id) if job.trigger_id else None,
+        "tick_at": job.tick_at.isoformat() if job.tick_at else None, "created_by": job.created_by, "trace": job.trace,
+    }  # fmt: skip
+    row.update({key: value for key, value in optional.items() if value is not None})
+    return row
+
+
+def _closing_row(closing: Closing) -> dict[str, Any]:
+    r = closing.resolution
+    evidence = r.evidence
+    row: dict[str, Any] = {"j": str(closing.job_id), "r": str(closing.run_id), "rs": r.run_status, "js": r.job_status}
+    optional = {
+        "e": r.error, "d": r.delay, "res": r.result, "x": evidence.exit_code, "so": evidence.stdout_tail,
+        "se": evidence.stderr_tail, "lp": evidence.log_path, "xa": r.extra_attempts or None, "c": r.crashed or None,
+        "a": [dict(artifact) for artifact in evidence.artifacts] or None,
+    }  # fmt: skip
+    row.update({key: value for key, value in optional.items() if value is not None})
+    return row
+
+
+@lru_cache(maxsize=256)
+def _compiled(sql: str, injected: bool) -> Any:
+    return text(sql.replace("{now}", "CAST(:moment AS timestamptz)" if injected else "statement_timestamp()"))
+
+
+def _with_now(sql: str, moment: datetime | None) -> Any:
+    return _compiled(sql, moment is not None)
+
+
+@lru_cache(maxsize=64)
+def _claim_sql(many_queues: bool, keys: bool, tenant: bool, heed_reservations: bool) -> str:
+    extra = ""
+    if keys:
+        extra += " AND definition_key = ANY(CAST(:keys AS text[]))"
+    if tenant:
+        extra += " AND tenant_id = CAST(:tenant_id AS uuid)"
+    if heed_reservations:
+        extra += " AND tenant_id NOT IN (SELECT tenant_id FROM penstock_reservations WHERE status = 'active' AND expires_at > {now})"
+    order = "ORDER BY priority, position, queued_at, id"
+    if many_queues:
+        # One ordered probe per queue, merged: a plain `queue = ANY` would sort everything that waits.
+        source = (
+            "id IN (SELECT x.id FROM unnest(CAST(:queues AS text[])) AS q(name) CROSS JOIN LATERAL ("
+            f"SELECT id FROM penstock_jobs WHERE claimable AND queue = q.name{extra} {order} LIMIT :limit + 500) AS x) AND claimable"
+        )
+    else:
+        source = f"claimable AND queue = :queue{extra}"
+    # MATERIALIZED, and the status checked again: the planner may otherwise run the subquery more than once.
+    return _CLAIM.replace("{source}", source).replace("{order}", order)
+
+
+_CLAIM = """
+WITH c AS MATERIALIZED (
+  SELECT id FROM penstock_jobs WHERE {source} {order} LIMIT :limit FOR UPDATE SKIP LOCKED
+), n AS (
+  SELECT id, row_number() OVER () AS number FROM c
+), u AS (
+  UPDATE penstock_jobs j SET status = 'running', claimable = false,
+    started_at = coalesce(j.started_at, greatest({now}, j.queued_at)),
+    lease_expires_at = {now} + make_interval(secs => :lease), claimed_by = :worker,
+    attempt_no = j.attempt_no + 1, run_id = r.run_id
+  FROM n JOIN unnest(CAST(:run_ids AS uuid[])) WITH ORDINALITY AS r(run_id, number) USING (number)
+  WHERE j.id = n.id AND j.status = 'queued'
+  RETURNING j.id, j.run_id, j.tenant_id, j.definition_id, j.definition_key, j.queue, j.params, j.attempt_no, j.max_attempts,
+    j.retry_mode, j.root_id, j.group_id, j.trace, j.correlation_id, j.lease_expires_at, j.priority, j.position, j.queued_at
+), o AS (
+  INSERT INTO penstock_runs (job_id, attempt_no, id, tenant_id, status, worker_id, pid, definition_id, started_at)
+  SELECT id, attempt_no, run_id, tenant_id, 'running', :worker, CAST(:pid AS integer), definition_id, greatest({now}, queued_at)
+  FROM u
+)
+SELECT u.id AS job_id, run_id, tenant_id, t.slug AS tenant_slug, definition_id, definition_key AS key, queue, params,
+  attempt_no, max_attempts, retry_mode, root_id, group_id, trace, correlation_id, lease_expires_at,
+  greatest({now}, queued_at) AS started_at
+FROM u JOIN penstock_tenants t ON t.id = u.tenant_id
+ORDER BY priority, position, queued_at, u.id
+"""
+
+_INSERT = """
+WITH given AS MATERIALIZED (
+  SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS g(
+    n integer, id uuid, tenant_id uuid, definition_id uuid, definition_version integer, definition_key text, queue text,
+    priority integer, params text, max_attempts integer, retry_mode text, source text, source_ref text, dedupe_key text,
+    correlation_id text, scheduled_for timestamptz, delay float8, group_id uuid, group_position integer,
+    waits_for_group boolean, trigger_id uuid, tick_at timestamptz, created_by text, trace text)
+), place AS MATERIALIZED (
+  SELECT p.tenant_id, p.priority, greatest(
+      coalesce((SELECT max(position) FROM penstock_jobs
+                WHERE claimable AND tenant_id = p.tenant_id AND priority = p.priority), 0),
+      coalesce((SELECT min((SELECT min(position) FROM penstock_jobs
+                            WHERE claimable AND queue = q.name AND priority = p.priority)) FROM penstock_queues q), 0) - 100) AS base
+  FROM (SELECT DISTINCT tenant_id, priority FROM given) AS p
+), ready AS (
+  SELECT g.*, greatest(1, 100 / t.weight) AS stride, p.base,
+    coalesce(g.scheduled_for, {now} + make_interval(secs => coalesce(g.delay, 0))) AS due_at,
+    CASE WHEN g.waits_for_group THEN 'group'
+         WHEN coalesce(g.scheduled_for, {now} + make_interval(secs => coalesce(g.delay, 0))) > {now} THEN 'time'
+         WHEN t.max_running IS NOT NULL OR d.max_running IS NOT NULL OR d.paused THEN 'limit' END AS waits_for
+  FROM given g JOIN place p ON p.tenant_id = g.tenant_id AND p.priority = g.priority
+  JOIN penstock_tenants t ON t.id = g.tenant_id AND t.is_active
+  LEFT JOIN penstock_definitions d ON d.id = g.definition_id
+  WHERE g.definition_id IS NULL OR (d.is_active AND d.version = g.definition_version)
+), written AS (
+  INSERT INTO penstock_jobs (id, tenant_id, definition_id, definition_key, queue, status, claimable, waits_for, priority,
+    position, params, source, source_ref, dedupe_key, correlation_id, scheduled_for, created_at, queued_at, max_attempts,
+    retry_mode, root_id, group_id, group_position, trigger_id, tick_at, created_by, trace)
+  SELECT id, tenant_id, definition_id, definition_key, queue, 'queued', waits_for IS NULL, waits_for, priority,
+    CASE WHEN waits_for IS NULL THEN base + stride * row_number() OVER (PARTITION BY tenant_id, priority, waits_for ORDER BY n)
+         ELSE 0 END,
+    CAST(params AS jsonb), source, source_ref, dedupe_key, correlation_id, due_at, {now}, {now}, max_attempts,
+    retry_mode, id, group_id, group_position, trigger_id, tick_at, created_by, CAST(trace AS jsonb)
+  FROM ready ORDER BY n
+  ON CONFLICT DO NOTHING
+  RETURNING id, queue, claimable
+), woken AS (
+  SELECT count(pg_notify('penstock', queue)) FROM (SELECT DISTINCT queue FROM written WHERE claimable) AS w
+)
+SELECT id FROM written CROSS JOIN woken
+"""
+
+_GATE = """
+SELECT pg_advisory_xact_lock_shared(:lock),
+  (SELECT scheduled_for FROM penstock_jobs WHERE waits_for = 'time' ORDER BY scheduled_for LIMIT 1) <= {now},
+  EXISTS (SELECT 1 FROM penstock_jobs WHERE waits_for = 'limit'),
+  EXISTS (SELECT 1 FROM penstock_reservations WHERE status = 'active'),
+  (SELECT array_agg(name) FROM penstock_queues WHERE NOT paused)
+"""
+
+_HEARTBEAT = """
+WITH h AS MATERIALIZED (
+  SELECT j.id FROM unnest(CAST(:job_ids AS uuid[]), CAST(:run_ids AS uuid[])) AS p(job_id, run_id)
+  JOIN penstock_jobs j ON j.id = p.job_id AND j.run_id = p.run_id AND j.status = 'running'
+  ORDER BY j.id FOR UPDATE OF j SKIP LOCKED
+)
+UPDATE penstock_jobs j SET lease_expires_at = {now} + make_interval(secs => :lease) FROM h WHERE j.id = h.id
+RETURNING j.id, j.cancel_requested_at IS NOT NULL
+"""
+
+_CLOSE = """
+WITH f AS MATERIALIZED (
+  SELECT * FROM jsonb_to_recordset(CAST(:closings AS jsonb)) AS f(
+    j uuid, r uuid, rs text, js text, e text, d float8, res jsonb, x integer, so text, se text, lp text, xa integer, c boolean,
+    a jsonb)
+), u AS (
+  UPDATE penstock_jobs j SET status = f.js, waits_for = CASE f.js WHEN 'queued' THEN 'time' END, slot = false,
+    scheduled_for = CASE f.js WHEN 'queued' THEN {now} + make_interval(secs => coalesce(f.d, 0)) ELSE j.scheduled_for END,
+    finished_at = CASE f.js WHEN 'queued' THEN NULL ELSE greatest({now}, j.started_at) END, lease_expires_at = NULL,
+    cancel_requested_at = CASE f.js WHEN 'queued' THEN NULL ELSE j.cancel_requested_at END,
+    last_error = f.e, result = f.res, max_attempts = j.max_attempts + coalesce(f.xa, 0),
+    crashes = CASE WHEN f.c THEN j.crashes + 1 ELSE 0 END
+  FROM f WHERE j.id = f.j AND j.run_id = f.r AND j.status = 'running'
+  RETURNING j.id, j.run_id, j.tenant_id, j.definition_key, j.group_id, j.attempt_no, j.finished_at,
+    greatest(j.queued_at, j.scheduled_for) AS ready_at
+), c AS (
+  UPDATE penstock_runs r SET status = f.rs, finished_at = greatest({now}, r.started_at), error = f.e, exit_code = f.x,
+    stdout_tail = coalesce(f.so, r.stdout_tail), stderr_tail = coalesce(f.se, r.stderr_tail),
+    artifacts = coalesce(f.a, r.artifacts), log_path = coalesce(f.lp, r.log_path)
+  FROM u JOIN f ON f.j = u.id AND f.r = u.run_id
+  WHERE r.job_id = u.id AND r.attempt_no = u.attempt_no AND r.id = u.run_id AND r.status = 'running'
+  RETURNING r.job_id, r.started_at, f.rs
+), m AS (
+  SELECT u.tenant_id, u.definition_key, c.rs AS measure, extract(epoch FROM {now} - c.started_at) AS seconds FROM c JOIN u ON u.id = c.job_id
+  UNION ALL
+  SELECT u.tenant_id, u.definition_key, 'wait', extract(epoch FROM c.started_at - u.ready_at) FROM c JOIN u ON u.id = c.job_id
+  WHERE u.finished_at IS NOT NULL
+), t AS (
+  INSERT INTO penstock_tallies (minute, tenant_id, definition_key, measure, bucket, shard, n)
+  SELECT date_trunc('minute', {now} AT TIME ZONE 'UTC') AT TIME ZONE 'UTC', tenant_id, definition_key, measure,
+    CAST(floor(2 * log(2, greatest(0, seconds) * 1000 + 1)) AS integer) AS b, :shard, count(*)
+  FROM m GROUP BY tenant_id, definition_key, measure, b
+  ON CONFLICT (minute, tenant_id, definition_key, measure, bucket, shard)
+  DO UPDATE SET n = penstock_tallies.n + excluded.n
+)
+SELECT u.id, u.run_id, u.tenant_id, u.group_id, u.tenant_id IN (SELECT tenant_id FROM penstock_webhooks WHERE is_enabled) FROM u
+"""
+
+_WAKE = text("SELECT pg_notify('penstock', :queue)")

@@ -1,0 +1,370 @@
+"""SQLite: one writer at a time by BEGIN IMMEDIATE, so what PostgreSQL needs locks for needs none here. Batches
+travel as one JSON argument, because a statement per row costs five times as much."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, ClassVar
+from uuid import UUID
+
+from sqlalchemy import Connection, Engine, event, func, literal, select, text
+from sqlalchemy.engine import URL
+from sqlalchemy.sql import ColumnElement, Executable, cast, type_coerce
+from sqlalchemy.types import BigInteger
+
+from penstock.core.clock import ForwardClock
+from penstock.core.payload import dumps
+from penstock.core.position import place, step
+from penstock.store import failpoints
+from penstock.store.hot import ClaimRequest, Closed, Closing, Gate, NewJob, bucket, minute_of
+from penstock.store.types import UtcTime, from_micros, to_micros
+
+_clock = ForwardClock()
+_lock = threading.Lock()
+
+
+class SqliteDialect:
+    name: ClassVar[str] = "sqlite"
+    driver_name: ClassVar[str] = "sqlite3"
+    bare_url: ClassVar[str] = "sqlite://"
+    guest_options: ClassVar[Mapping[str, Any]] = {}
+    skip_locked: ClassVar[Mapping[str, Any]] = {}
+
+    def create_engine(self, url: URL, factory: Callable[..., Engine], pool_size: int, busy_timeout: float) -> Engine:
+        options: dict[str, Any] = {"connect_args": {"timeout": busy_timeout, "check_same_thread": False}}
+        if url.database not in (None, "", ":memory:"):
+            options |= {"pool_size": pool_size, "max_overflow": pool_size, "pool_timeout": busy_timeout}
+        engine = factory(url, **options)
+        event.listen(engine, "connect", _prepare_connection)
+        event.listen(engine, "begin", _begin)
+        return engine
+
+    def is_raw_connection(self, given: Any) -> bool:
+        return isinstance(given, sqlite3.Connection)
+
+    @contextmanager
+    def plain_rows(self, given: Any) -> Iterator[None]:
+        before = given.row_factory
+        given.row_factory = None
+        try:
+            yield
+        finally:
+            given.row_factory = before
+
+    def machine_time(self) -> datetime | None:
+        return _clock.now()
+
+    def not_before(self, moment: datetime) -> None:
+        with _lock:
+            _clock.not_before(moment)
+
+    def now(self) -> ColumnElement[datetime]:
+        return literal(_clock.now(), UtcTime)
+
+    def select_now(self) -> Executable:
+        return select(self.now())
+
+    def add_seconds(self, moment: ColumnElement[datetime], seconds: Any) -> ColumnElement[datetime]:
+        micros = cast(func.round(seconds * 1_000_000), BigInteger)
+        return type_coerce(cast(moment, BigInteger) + micros, UtcTime())
+
+    def greatest(self, *values: ColumnElement[Any]) -> ColumnElement[Any]:
+        return func.max(*values, type_=values[0].type)
+
+    def insert_jobs(self, conn: Connection, moment: datetime | None, new: Sequence[NewJob]) -> Sequence[UUID]:
+        """Write the jobs whose tenant and definition are as the caller saw them; answer the ids written."""
+        now = to_micros(moment or _clock.now())
+        tenants = _tenants(conn, {job.tenant_id for job in new})
+        definitions = _definitions(conn, {job.definition_id for job in new if job.definition_id})
+        places: dict[tuple[UUID, int], int] = {}
+        rows = []
+        for job in new:
+            tenant = tenants.get(job.tenant_id)
+            definition = definitions.get(job.definition_id) if job.definition_id else (None, False)
+            if tenant is None or definition is None or definition[0] != job.definition_version:
+                continue
+            due_at = to_micros(job.scheduled_for) if job.scheduled_for else now + round((job.delay or 0) * 1_000_000)
+            waits = (
+                "group"
+                if job.waits_for_group
+                else "time"
+                if due_at > now
+                else "limit"
+                if definition[1] or tenant[1]
+                else None
+            )
+            at = (job.tenant_id, job.priority)
+            if at not in places:
+                places[at] = _place(conn, *at, tenant[0])
+            position = places[at] if waits is None else 0
+            if waits is None:
+                places[at] += step(tenant[0])
+            rows.append(_insert_row(job, now, due_at, waits, position))
+        cursor = conn.connection.cursor()
+        try:
+            if not any(job.dedupe_key or job.tick_at for job in new):
+                cursor.executemany(_INSERT, rows)
+                return [UUID(row[0]) for row in rows]
+            written = []
+            for row in rows:
+                cursor.execute(_INSERT + " RETURNING id", row)
+                written += [UUID(found[0]) for found in cursor.fetchall()]
+            return written
+        finally:
+            cursor.close()
+
+    def gate(self, conn: Connection, moment: datetime | None) -> Gate:
+        due, limited, reserved, queues = conn.execute(_GATE, {"now": to_micros(moment or _clock.now())}).one()
+        return Gate(bool(due), bool(limited), bool(reserved), tuple((queues or "").split("\n")) if queues else ())
+
+    def claim(self, conn: Connection, moment: datetime | None, request: ClaimRequest) -> Sequence[Mapping[str, Any]]:
+        now = to_micros(moment or _clock.now())
+        find = _find(
+            len(request.queues), request.keys is not None, request.tenant_id is not None, request.heed_reservations
+        )
+        params: dict[str, Any] = {f"queue{i}": queue for i, queue in enumerate(request.queues)}
+        params |= {"limit": request.limit, "now": now}
+        if request.keys is not None:
+            params["keys"] = dumps(list(request.keys))
+        if request.tenant_id is not None:
+            params["tenant_id"] = str(request.tenant_id)
+        ids = [row[0] for row in conn.execute(find, params)]
+        if not ids:
+            return []
+        pairs = dumps([[job_id, str(run_id)] for job_id, run_id in zip(ids, request.run_ids, strict=False)])
+        lease = now + round(request.lease_seconds * 1_000_000)
+        taken = conn.execute(_TAKE, {"pairs": pairs, "now": now, "lease": lease, "worker": request.worker}).all()
+        failpoints.reach("claim.after_update")
+        conn.execute(_OPEN_RUNS, {"pairs": pairs, "now": now, "worker": request.worker, "pid": request.pid})
+        failpoints.reach("claim.after_runs")
+        by_id = {row.id: row for row in taken}
+        slugs = dict(conn.execute(_SLUGS, {"ids": dumps(list({row.tenant_id for row in taken}))}).tuples().all())
+        return [_claimed(by_id[job_id], slugs, lease) for job_id in ids if job_id in by_id]
+
+    def heartbeat(
+        self, conn: Connection, moment: datetime | None, pairs: Sequence[tuple[UUID, UUID]], lease_seconds: float
+    ) -> Sequence[tuple[UUID, bool]]:
+        now = to_micros(moment or _clock.now())
+        given = dumps([[str(job_id), str(run_id)] for job_id, run_id in pairs])
+        lease = now + round(lease_seconds * 1_000_000)
+        return [(UUID(row[0]), bool(row[1])) for row in conn.execute(_HEARTBEAT, {"pairs": given, "lease": lease})]
+
+    def close(
+        self, conn: Connection, moment: datetime | None, closings: Sequence[Closing], shard: int
+    ) -> Sequence[Closed]:
+        now = to_micros(moment or _clock.now())
+        given = dumps([_closing_row(c) for c in closings])
+        closed = conn.execute(_CLOSE_JOBS, {"closings": given, "now": now}).all()
+        failpoints.reach("finish.after_jobs")
+        if not closed:
+            return []
+        conn.execute(_CLOSE_RUNS, {"closings": given, "now": now})
+        failpoints.reach("finish.after_runs")
+        _tally(conn, closed, {c.run_id: c for c in closings}, now, shard)
+        return [
+            Closed(
+                UUID(r.id), UUID(r.run_id), UUID(r.tenant_id), UUID(r.group_id) if r.group_id else None, bool(r.hooked)
+            )
+            for r in closed
+        ]
+
+    def wake(self, conn: Connection, queues: Sequence[str]) -> None:
+        """Nothing to do: workers watch `PRAGMA data_version`."""
+
+
+def _prepare_connection(dbapi: Any, _record: Any) -> None:
+    dbapi.isolation_level = None  # we say BEGIN ourselves
+    cursor = dbapi.cursor()
+    for pragma in (
+        "journal_mode=WAL",
+        "synchronous=FULL",  # NORMAL loses acknowledged jobs at a power cut
+        "foreign_keys=ON",
+        "journal_size_limit=67108864",
+        "cache_size=-16000",
+        "temp_store=MEMORY",
+    ):
+        try:
+            cursor.execute(f"PRAGMA {pragma}")
+        except sqlite3.OperationalError as error:
+            # A file we may read but not write keeps its journal mode; writing will say so plainly.
+            if "readonly" not in str(error) and "locked" not in str(error):
+                raise
+    cursor.close()
+
+
+def _begin(conn: Connection) -> None:
+    # A deferred transaction that turns writer fails at once with BUSY_SNAPSHOT, whatever the timeout.
+    write = conn.get_execution_options().get("penstock_write")
+    conn.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+
+def _tenants(conn: Connection, ids: set[UUID]) -> dict[UUID, tuple[int, bool]]:
+    rows = conn.execute(_TENANTS, {"ids": dumps([str(i) for i in ids])})
+    return {UUID(row.id): (row.weight, row.max_running is not None) for row in rows}
+
+
+def _definitions(conn: Connection, ids: set[UUID]) -> dict[UUID | None, tuple[int, bool]]:
+    rows = conn.execute(_DEFINITIONS, {"ids": dumps([str(i) for i in ids])})
+    return {UUID(row.id): (row.version, row.max_running is not None or bool(row.paused)) for row in rows}
+
+
+def _place(conn: Connection, tenant_id: UUID, priority: int, weight: int) -> int:
+    largest, smallest = conn.execute(_PLACE, {"tenant_id": str(tenant_id), "priority": priority}).one()
+    return place(largest, smallest, weight)
+
+
+def _insert_row(job: NewJob, now: int, due_at: int, waits: str | None, position: int) -> tuple[Any, ...]:
+    return (
+        str(job.id), str(job.tenant_id), str(job.definition_id) if job.definition_id else None, job.definition_key,
+        job.queue, waits is None, waits, job.priority, position, job.params, job.source, job.source_ref, job.dedupe_key,
+        job.correlation_id, due_at, now, now, job.max_attempts, job.retry_mode, str(job.id),
+        str(job.group_id) if job.group_id else None, job.group_position, str(job.trigger_id) if job.trigger_id else None,
+        to_micros(job.tick_at) if job.tick_at else None, job.created_by, job.trace,
+    )  # fmt: skip
+
+
+def _closing_row(closing: Closing) -> dict[str, Any]:
+    r = closing.resolution
+    row: dict[str, Any] = {"j": str(closing.job_id), "r": str(closing.run_id), "rs": r.run_status, "js": r.job_status}
+    evidence = r.evidence
+    for key, value in (
+        ("e", r.error), ("x", evidence.exit_code), ("so", evidence.stdout_tail), ("se", evidence.stderr_tail),
+        ("lp", evidence.log_path), ("d", r.delay),
+    ):  # fmt: skip
+        if value is not None:
+            row[key] = value
+    if r.result is not None:
+        row["res"] = dumps(r.result)
+    if evidence.artifacts:
+        row["a"] = dumps([dict(artifact) for artifact in evidence.artifacts])
+    if r.extra_attempts:
+        row["xa"] = r.extra_attempts
+    if r.crashed:
+        row["c"] = 1
+    return row
+
+
+def _tally(conn: Connection, closed: Sequence[Any], closings: Mapping[UUID, Closing], now: int, shard: int) -> None:
+    counts: Counter[tuple[str, str, str, int]] = Counter()
+    for row in closed:
+        status = closings[UUID(row.run_id)].resolution.run_status
+        counts[row.tenant_id, row.definition_key, str(status), bucket((now - row.run_started) / 1000)] += 1
+        if row.finished_at is not None:
+            counts[row.tenant_id, row.definition_key, "wait", bucket((row.run_started - row.ready_at) / 1000)] += 1
+    minute = to_micros(minute_of(from_micros(now)))
+    cursor = conn.connection.cursor()
+    cursor.executemany(_TALLY, [(minute, *key, shard, n) for key, n in counts.items()])
+    cursor.close()
+
+
+def _claimed(row: Any, slugs: Mapping[str, str], lease: int) -> dict[str, Any]:
+    return {
+        "job_id": UUID(row.id), "run_id": UUID(row.run_id), "tenant_id": UUID(row.tenant_id),
+        "tenant_slug": slugs[row.tenant_id], "definition_id": UUID(row.definition_id) if row.definition_id else None,
+        "key": row.definition_key, "queue": row.queue, "params": row.params, "attempt_no": row.attempt_no,
+        "max_attempts": row.max_attempts, "retry_mode": row.retry_mode, "root_id": UUID(row.root_id),
+        "group_id": UUID(row.group_id) if row.group_id else None, "started_at": from_micros(row.run_started),
+        "lease_expires_at": from_micros(lease), "trace": row.trace, "correlation_id": row.correlation_id,
+    }  # fmt: skip
+
+
+@lru_cache(maxsize=256)
+def _find(queues: int, keys: bool, tenant: bool, heed_reservations: bool) -> Any:
+    extra = ""
+    if keys:
+        extra += " AND definition_key IN (SELECT value FROM json_each(:keys))"
+    if tenant:
+        extra += " AND tenant_id = :tenant_id"
+    if heed_reservations:
+        extra += " AND tenant_id NOT IN (SELECT tenant_id FROM penstock_reservations WHERE status = 'active' AND expires_at > :now)"
+    lanes = [
+        "SELECT id, priority, position, queued_at FROM (SELECT id, priority, position, queued_at FROM penstock_jobs"
+        f" WHERE claimable AND queue = :queue{i}{extra} ORDER BY priority, position, queued_at, id LIMIT :limit)"
+        for i in range(queues)
+    ]
+    return text(" UNION ALL ".join(lanes) + " ORDER BY priority, position, queued_at, id LIMIT :limit")
+
+
+_COLUMNS = (
+    "id, tenant_id, definition_id, definition_key, queue, claimable, waits_for, priority, position, params, source,"
+    " source_ref, dedupe_key, correlation_id, scheduled_for, created_at, queued_at, max_attempts, retry_mode, root_id,"
+    " group_id, group_position, trigger_id, tick_at, created_by, trace"
+)
+_INSERT = (
+    f"INSERT INTO penstock_jobs ({_COLUMNS}, status, slot, attempt_no, crashes)"
+    f" VALUES ({', '.join('?' * 26)}, 'queued', 0, 0, 0) ON CONFLICT DO NOTHING"
+)
+_TENANTS = text(
+    "SELECT id, weight, max_running FROM penstock_tenants WHERE is_active AND id IN (SELECT value FROM json_each(:ids))"
+)
+_DEFINITIONS = text(
+    "SELECT id, version, max_running, paused FROM penstock_definitions"
+    " WHERE is_active AND id IN (SELECT value FROM json_each(:ids))"
+)
+_PLACE = text(
+    "SELECT (SELECT max(position) FROM penstock_jobs WHERE claimable AND tenant_id = :tenant_id AND priority = :priority),"
+    " (SELECT min((SELECT min(position) FROM penstock_jobs WHERE claimable AND queue = q.name AND priority = :priority))"
+    "  FROM penstock_queues q)"
+)
+_GATE = text(
+    "SELECT (SELECT scheduled_for FROM penstock_jobs WHERE waits_for = 'time' ORDER BY scheduled_for LIMIT 1) <= :now,"
+    " EXISTS (SELECT 1 FROM penstock_jobs WHERE waits_for = 'limit'),"
+    " EXISTS (SELECT 1 FROM penstock_reservations WHERE status = 'active'),"
+    " (SELECT group_concat(name, char(10)) FROM penstock_queues WHERE NOT paused)"
+)
+_TAKE = text(
+    "UPDATE penstock_jobs SET status = 'running', claimable = 0, started_at = coalesce(started_at, max(:now, queued_at)),"
+    " lease_expires_at = :lease, claimed_by = :worker, attempt_no = attempt_no + 1, run_id = pair.run_id"
+    " FROM (SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS run_id FROM json_each(:pairs)) AS pair"
+    " WHERE penstock_jobs.id = pair.id AND penstock_jobs.status = 'queued'"
+    " RETURNING penstock_jobs.id, run_id, tenant_id, definition_id, definition_key, queue, params, attempt_no, max_attempts,"
+    " retry_mode, root_id, group_id, trace, correlation_id, max(:now, queued_at) AS run_started"
+)
+_OPEN_RUNS = text(
+    "INSERT INTO penstock_runs (job_id, attempt_no, id, tenant_id, status, worker_id, pid, definition_id, started_at)"
+    " SELECT j.id, j.attempt_no, j.run_id, j.tenant_id, 'running', :worker, :pid, j.definition_id, max(:now, j.queued_at)"
+    " FROM json_each(:pairs) p JOIN penstock_jobs j ON j.id = json_extract(p.value, '$[0]')"
+    " WHERE j.run_id = json_extract(p.value, '$[1]')"
+)
+_SLUGS = text("SELECT id, slug FROM penstock_tenants WHERE id IN (SELECT value FROM json_each(:ids))")
+_HEARTBEAT = text(
+    "UPDATE penstock_jobs SET lease_expires_at = :lease"
+    " FROM (SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS run FROM json_each(:pairs)) AS pair"
+    " WHERE penstock_jobs.id = pair.id AND penstock_jobs.run_id = pair.run AND penstock_jobs.status = 'running'"
+    " RETURNING penstock_jobs.id, cancel_requested_at IS NOT NULL"
+)
+_CLOSE_JOBS = text(
+    "UPDATE penstock_jobs SET status = f.js, waits_for = CASE f.js WHEN 'queued' THEN 'time' END, slot = 0,"
+    " scheduled_for = CASE f.js WHEN 'queued' THEN :now + CAST(round(f.d * 1000000) AS INTEGER) ELSE scheduled_for END,"
+    " finished_at = CASE f.js WHEN 'queued' THEN NULL ELSE max(:now, started_at) END, lease_expires_at = NULL,"
+    " cancel_requested_at = CASE f.js WHEN 'queued' THEN NULL ELSE cancel_requested_at END,"
+    " last_error = f.e, result = f.res, max_attempts = max_attempts + f.xa, crashes = CASE WHEN f.c THEN crashes + 1 ELSE 0 END"
+    " FROM (SELECT json_extract(value, '$.j') AS j, json_extract(value, '$.r') AS r, json_extract(value, '$.js') AS js,"
+    "  json_extract(value, '$.e') AS e, json_extract(value, '$.res') AS res, json_extract(value, '$.d') AS d,"
+    "  coalesce(json_extract(value, '$.xa'), 0) AS xa, coalesce(json_extract(value, '$.c'), 0) AS c FROM json_each(:closings)) AS f"
+    " WHERE penstock_jobs.id = f.j AND penstock_jobs.run_id = f.r AND penstock_jobs.status = 'running'"
+    " RETURNING penstock_jobs.id, run_id, tenant_id, definition_key, group_id, finished_at,"
+    " tenant_id IN (SELECT tenant_id FROM penstock_webhooks WHERE is_enabled) AS hooked,"
+    " (SELECT started_at FROM penstock_runs r WHERE r.job_id = penstock_jobs.id AND r.attempt_no = penstock_jobs.attempt_no)"
+    "  AS run_started, max(queued_at, scheduled_for) AS ready_at"
+)
+_CLOSE_RUNS = text(
+    "UPDATE penstock_runs SET status = f.rs, finished_at = max(:now, started_at), error = f.e, exit_code = f.x,"
+    " stdout_tail = coalesce(f.so, stdout_tail), stderr_tail = coalesce(f.se, stderr_tail),"
+    " artifacts = coalesce(f.a, artifacts), log_path = coalesce(f.lp, log_path)"
+    " FROM (SELECT json_extract(value, '$.j') AS j, json_extract(value, '$.r') AS r, json_extract(value, '$.rs') AS rs,"
+    "  json_extract(value, '$.e') AS e, json_extract(value, '$.x') AS x, json_extract(value, '$.so') AS so,"
+    "  json_extract(value, '$.se') AS se, json_extract(value, '$.a') AS a, json_extract(value, '$.lp') AS lp"
+    "  FROM json_each(:closings)) AS f"
+    " WHERE penstock_runs.job_id = f.j AND penstock_runs.id = f.r AND penstock_runs.status = 'running'"
+)
+_TALLY = (
+    "INSERT INTO penstock_tallies (minute, tenant_id, definition_key, measure, bucket, shard, n) VALUES (?, ?, ?, ?, ?, ?, ?)"
+    " ON CONFLICT DO UPDATE SET n = n + excluded.n"
+)

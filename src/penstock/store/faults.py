@@ -1,0 +1,99 @@
+"""A driver's errors, told apart and told plainly. No traceback soup for what an operator can mend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import exc
+from sqlalchemy.engine import URL
+
+from penstock.core.errors import (
+    DatabaseCorrupt,
+    DatabaseError,
+    DatabaseFull,
+    DatabaseLocked,
+    DatabaseReadOnly,
+    DatabaseUnavailable,
+    SchemaOutdated,
+)
+from penstock.store.failpoints import InjectedDisconnect
+
+RETRYABLE_SQLSTATES = {"40001", "40P01", "55P03"}
+MISSING_TABLE = "Penstock's tables are not there. Run: penstock db upgrade"
+
+
+def sqlstate(error: BaseException) -> str | None:
+    original = getattr(error, "orig", None) or error
+    return getattr(original, "sqlstate", None)
+
+
+def is_transient(error: BaseException) -> bool:
+    """The whole transaction may be tried again: it changed nothing, and nothing was wrong with it."""
+    if not isinstance(error, exc.DBAPIError):
+        return False
+    if sqlstate(error) in RETRYABLE_SQLSTATES:
+        return True
+    text = str(error.orig)
+    return "database is locked" in text or "database table is locked" in text
+
+
+def is_disconnect(error: BaseException) -> bool:
+    """The connection went away: what it was doing may or may not have happened."""
+    if isinstance(error, InjectedDisconnect):
+        return True
+    if not isinstance(error, exc.DBAPIError):
+        return isinstance(error, exc.TimeoutError)
+    if error.connection_invalidated:
+        return True
+    state = sqlstate(error)
+    if state is not None:
+        return state[:2] in {"08", "57"} and state != "57014"
+    return isinstance(error, exc.OperationalError) and hasattr(error.orig, "sqlstate")
+
+
+def translate(error: exc.DBAPIError, url: URL) -> DatabaseError | None:
+    text = str(error.orig)
+    shown = url.render_as_string(hide_password=True)
+    lowered = text.lower()
+    if "readonly database" in lowered or "read-only transaction" in lowered:
+        return DatabaseReadOnly(
+            f"{shown} cannot be written: {text.strip()}. Check the file's owner and mode, or use the primary server."
+        )
+    if "database is locked" in lowered:
+        return DatabaseLocked(
+            f"Another process held the write lock of {shown} for longer than we wait. Look for a long transaction on it."
+        )
+    if "disk is full" in lowered or sqlstate(error) == "53100":
+        return DatabaseFull(f"The disk under {shown} is full. Nothing was acknowledged; free some space and try again.")
+    if "malformed" in lowered or "not a database" in lowered:
+        return DatabaseCorrupt(
+            f"{shown} is not a healthy SQLite database ({text.strip()}). Restore a backup; we do not write over it."
+        )
+    if "unable to open database file" in lowered:
+        return DatabaseUnavailable(
+            f"{shown} cannot be opened: does its directory exist, and may this user write there?"
+        )
+    if "no such table: penstock_" in lowered or (sqlstate(error) == "42P01" and "penstock_" in lowered):
+        return SchemaOutdated(MISSING_TABLE)
+    if "no such column" in lowered or sqlstate(error) == "42703":
+        return None
+    if is_disconnect(error):
+        first = text.strip().splitlines()[0] if text.strip() else type(error.orig).__name__
+        return DatabaseUnavailable(f"{shown} does not answer: {first}")
+    return None
+
+
+@contextmanager
+def translated(url: URL) -> Iterator[None]:
+    try:
+        yield
+    except exc.DBAPIError as error:
+        known = translate(error, url)
+        if known is None:
+            raise
+        raise known from error
+    except exc.TimeoutError as error:
+        raise DatabaseUnavailable(
+            f"No connection to {url.render_as_string(hide_password=True)} became free in time."
+        ) from error

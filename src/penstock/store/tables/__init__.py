@@ -1,0 +1,42 @@
+"""The engine's tables, one MetaData. `work` is hot; `setup` and `reach` are not."""
+
+from penstock.store.tables.base import metadata
+from penstock.store.tables.reach import (
+    audit,
+    deliveries,
+    events,
+    idempotency_keys,
+    principals,
+    sessions,
+    ticks,
+    trigger_fires,
+    triggers,
+    webhooks,
+)
+from penstock.store.tables.setup import clock, definitions, groups, leaders, queues, reservations, tenants, workers
+from penstock.store.tables.work import jobs, runs, tallies
+
+__all__ = [
+    "audit",
+    "clock",
+    "definitions",
+    "deliveries",
+    "events",
+    "groups",
+    "idempotency_keys",
+    "jobs",
+    "leaders",
+    "metadata",
+    "principals",
+    "queues",
+    "reservations",
+    "runs",
+    "sessions",
+    "tallies",
+    "tenants",
+    "ticks",
+    "trigger_fires",
+    "triggers",
+    "webhooks",
+    "workers",
+]

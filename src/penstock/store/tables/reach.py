@@ -1,0 +1,229 @@
+"""What reaches in and out: triggers, ticks, events, webhooks, deliveries, principals, sessions, audit."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    Boolean,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+
+from penstock.store.tables.base import check_filled, check_in, metadata, where
+from penstock.store.types import Id, JsonDoc, UtcTime
+
+triggers = Table(
+    "penstock_triggers",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("tenant_id", Id, ForeignKey("penstock_tenants.id", ondelete="RESTRICT"), nullable=False),
+    Column("label", Text, nullable=False),
+    Column("is_enabled", Boolean, nullable=False, server_default=text("true")),
+    Column("disabled_reason", Text),
+    Column("trigger_type", Text, nullable=False),
+    Column("event_name", Text),
+    Column("cron_expr", Text),
+    Column("timezone", Text),
+    Column("definition_id", Id, ForeignKey("penstock_definitions.id", ondelete="RESTRICT"), nullable=False),
+    Column("definition_key", Text, nullable=False),
+    Column("payload_template", JsonDoc, nullable=False),
+    Column("priority", Integer),
+    Column("dedupe_window_seconds", Integer, nullable=False, server_default=text("0")),
+    Column("catch_up", Text, nullable=False, server_default=text("'latest'")),
+    Column("catch_up_window_seconds", Integer, nullable=False, server_default=text("86400")),
+    Column("overlap", Text, nullable=False, server_default=text("'allow'")),
+    Column("jitter_seconds", Integer, nullable=False, server_default=text("0")),
+    Column("dst_gap", Text, nullable=False, server_default=text("'shift'")),
+    Column("dst_overlap", Text, nullable=False, server_default=text("'first'")),
+    Column("next_trigger_at", UtcTime),
+    Column("last_triggered_at", UtcTime),
+    Column("version", Integer, nullable=False, server_default=text("1")),
+    Column("created_by", Text),
+    Column("created_at", UtcTime, nullable=False),
+    Column("updated_at", UtcTime, nullable=False),
+    Column("deleted_at", UtcTime),
+    UniqueConstraint("tenant_id", "id"),
+    check_filled("label"),
+    check_in("trigger_type", ("event", "schedule")),
+    check_in("catch_up", ("skip", "latest", "all")),
+    check_in("overlap", ("allow", "skip", "buffer_one", "cancel_running")),
+    check_in("dst_gap", ("shift", "skip")),
+    check_in("dst_overlap", ("first", "both")),
+    CheckConstraint(
+        "(trigger_type = 'event' AND event_name IS NOT NULL AND cron_expr IS NULL)"
+        " OR (trigger_type = 'schedule' AND cron_expr IS NOT NULL AND timezone IS NOT NULL AND event_name IS NULL)",
+        name="event_or_schedule",
+    ),
+    CheckConstraint("dedupe_window_seconds >= 0 AND jitter_seconds >= 0", name="windows_positive"),
+    Index(
+        "ix_penstock_triggers_due",
+        "next_trigger_at",
+        **where("trigger_type = 'schedule' AND is_enabled AND deleted_at IS NULL"),
+    ),
+    Index(
+        "ix_penstock_triggers_event",
+        "tenant_id",
+        "event_name",
+        **where("trigger_type = 'event' AND deleted_at IS NULL"),
+    ),
+    Index("ix_penstock_triggers_definition", "definition_id"),
+    Index("uq_penstock_triggers_label", "tenant_id", "label", unique=True, **where("deleted_at IS NULL")),
+)
+
+ticks = Table(
+    "penstock_ticks",
+    metadata,
+    Column("trigger_id", Id, nullable=False),
+    Column("tick_at", UtcTime, nullable=False),
+    Column("tenant_id", Id, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("reason", Text),
+    Column("job_id", Id),
+    Column("created_at", UtcTime, nullable=False),
+    PrimaryKeyConstraint("trigger_id", "tick_at"),
+    ForeignKeyConstraint(
+        ["tenant_id", "trigger_id"], ["penstock_triggers.tenant_id", "penstock_triggers.id"], ondelete="RESTRICT"
+    ),
+    check_in("outcome", ("fired", "skipped", "error")),
+    CheckConstraint("(outcome = 'fired') = (job_id IS NOT NULL)", name="job_exactly_if_fired"),
+    CheckConstraint("outcome = 'fired' OR reason IS NOT NULL", name="reason_unless_fired"),
+)
+
+events = Table(
+    "penstock_events",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("tenant_id", Id, ForeignKey("penstock_tenants.id", ondelete="RESTRICT"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("context", JsonDoc, nullable=False),
+    Column("depth", Integer, nullable=False, server_default=text("0")),
+    Column("emitted_by", Text),
+    Column("outcomes", JsonDoc, nullable=False),  # one entry per matching trigger: job, dedupe or error
+    Column("created_at", UtcTime, nullable=False),
+    check_filled("name"),
+    Index("ix_penstock_events_tenant", "tenant_id", "id"),
+)
+
+trigger_fires = Table(
+    "penstock_trigger_fires",
+    metadata,
+    # The last time a trigger fired with a payload: what a dedupe window compares with, whatever became of the job.
+    Column("trigger_id", Id, nullable=False),
+    Column("payload_hash", Text, nullable=False),
+    Column("fired_at", UtcTime, nullable=False),
+    Column("job_id", Id, nullable=False),
+    PrimaryKeyConstraint("trigger_id", "payload_hash"),
+)
+
+webhooks = Table(
+    "penstock_webhooks",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("tenant_id", Id, ForeignKey("penstock_tenants.id", ondelete="RESTRICT"), nullable=False),
+    Column("url", Text, nullable=False),
+    Column("description", Text, nullable=False, server_default=text("''")),
+    Column("event_types", JsonDoc, nullable=False),
+    Column("secret", Text, nullable=False),
+    Column("previous_secret", Text),
+    Column("previous_secret_expires_at", UtcTime),
+    Column("is_enabled", Boolean, nullable=False, server_default=text("true")),
+    Column("created_by", Text),
+    Column("created_at", UtcTime, nullable=False),
+    Column("updated_at", UtcTime, nullable=False),
+    UniqueConstraint("tenant_id", "id"),
+    check_filled("url"),
+)
+
+deliveries = Table(
+    "penstock_deliveries",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("tenant_id", Id, nullable=False),
+    Column("webhook_id", Id, nullable=False),
+    Column("message_id", Id, nullable=False),
+    Column("event_type", Text, nullable=False),
+    Column("subject_id", Id),  # the job or group it tells of
+    Column("job_id", Id, nullable=False),  # the job that delivers it
+    Column("attempt", Integer, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("response_status", Integer),
+    Column("response_excerpt", Text),
+    Column("error", Text),
+    Column("duration_ms", Integer),
+    Column("created_at", UtcTime, nullable=False),
+    ForeignKeyConstraint(
+        ["tenant_id", "webhook_id"], ["penstock_webhooks.tenant_id", "penstock_webhooks.id"], ondelete="CASCADE"
+    ),
+    UniqueConstraint("webhook_id", "message_id", "attempt"),
+    check_in("status", ("delivered", "failed")),
+    Index("ix_penstock_deliveries_webhook", "tenant_id", "webhook_id", "id"),
+)
+
+principals = Table(
+    "penstock_principals",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("tenant_id", Id, ForeignKey("penstock_tenants.id", ondelete="RESTRICT")),  # NULL: the whole installation
+    Column("role", Text, nullable=False),
+    Column("label", Text, nullable=False),
+    Column("token_prefix", Text, nullable=False),
+    Column("token_hash", Text, nullable=False, unique=True),
+    Column("queues", JsonDoc),  # a worker's token may be bound to queues
+    Column("created_by", Text),
+    Column("created_at", UtcTime, nullable=False),
+    Column("expires_at", UtcTime),
+    Column("revoked_at", UtcTime),
+    Column("last_used_at", UtcTime),
+    check_in("role", ("super_admin", "tenant_admin", "operator", "viewer", "worker")),
+    check_filled("label"),
+    CheckConstraint("role IN ('super_admin', 'worker') OR tenant_id IS NOT NULL", name="tenant_unless_global"),
+    CheckConstraint("role <> 'super_admin' OR tenant_id IS NULL", name="super_admin_is_global"),
+    Index("ix_penstock_principals_tenant", "tenant_id"),
+)
+
+sessions = Table(
+    "penstock_sessions",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("principal_id", Id, ForeignKey("penstock_principals.id", ondelete="CASCADE"), nullable=False),
+    Column("secret_hash", Text, nullable=False, unique=True),
+    Column("csrf_hash", Text, nullable=False),
+    Column("created_at", UtcTime, nullable=False),
+    Column("expires_at", UtcTime, nullable=False),
+)
+
+idempotency_keys = Table(
+    "penstock_idempotency_keys",
+    metadata,
+    Column("tenant_id", Id, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("request_hash", Text, nullable=False),
+    Column("response_status", Integer),
+    Column("response_body", JsonDoc),
+    Column("created_at", UtcTime, nullable=False),
+    PrimaryKeyConstraint("tenant_id", "key"),
+)
+
+audit = Table(
+    "penstock_audit",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("tenant_id", Id),  # no foreign key: the audit outlives what it tells of
+    Column("actor", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("subject_type", Text, nullable=False),
+    Column("subject_id", Text),
+    Column("before", JsonDoc),
+    Column("after", JsonDoc),
+    Column("request_id", Text),
+    Column("at", UtcTime, nullable=False),
+    Index("ix_penstock_audit_tenant", "tenant_id", "id"),
+)

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.core.clock import ManualClock
+from penstock.store.database import Database
+from penstock.store.schema import upgrade
+from tests.support.postgres import Server
+
+BACKENDS = ("sqlite", "postgresql")
+
+
+class ForeignServer:
+    """A server that the operator gave by PENSTOCK_TEST_POSTGRES_URL: we make and drop databases on it, nothing else."""
+
+    def __init__(self, url: str) -> None:
+        self.base = url.rsplit("/", 1)[0]
+
+    url = lambda self, database="postgres": f"{self.base}/{database}"  # noqa: E731
+    execute = Server.execute
+    create_database = Server.create_database
+    drop_database = Server.drop_database
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server | ForeignServer]:
+    """The PostgreSQL of this test session, with an empty Penstock schema as `penstock_template`."""
+    given = os.environ.get("PENSTOCK_TEST_POSTGRES_URL")
+    server = ForeignServer(given) if given else Server().start()
+    template = server.create_database()
+    db = Database(server.url(template))
+    upgrade(db)
+    db.close()
+    server.template = template  # type: ignore[union-attr]
+    yield server
+    if isinstance(server, Server):
+        server.remove()
+    else:
+        server.drop_database(template)
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def url(backend: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A fresh, migrated database on each backend in turn."""
+    if backend == "sqlite":
+        path = f"sqlite:///{tmp_path / 'penstock.db'}"
+        db = Database(path)
+        upgrade(db)
+        db.close()
+        yield path
+        return
+    server = request.getfixturevalue("postgres")
+    name = server.create_database(server.template)
+    yield server.url(name)
+    server.drop_database(name)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def db(url: str, clock: ManualClock) -> Iterator[Database]:
+    """The store on each backend, with a clock that the test moves."""
+    database = Database(url, clock)
+    yield database
+    database.close()
