@@ -1,0 +1,152 @@
+"""Secrets are masked whatever their spelling, and wherever a chunk happens to end."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import time
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.core.errors import InvalidInput
+from penstock.core.redact import MASK, Redactor, is_secret_name, secrets_in
+
+SECRET = 'p@ss "wörd"/+&x'
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["password", "DB_PASSWORD", "apiKey", "api-key", "x-api-key", "Authorization", "githubToken", "dbpassword",
+     "client_secret", "aws_secret_access_key", "private_key", "credentials", "refresh_token", "Set-Cookie"],
+)  # fmt: skip
+def test_names_of_secrets(name: str) -> None:
+    assert is_secret_name(name)
+
+
+@pytest.mark.parametrize("name", ["path", "key", "monkey", "secretary", "author", "tokenizer", "image_id", "passenger"])
+def test_names_of_no_secrets(name: str) -> None:
+    assert not is_secret_name(name)
+
+
+def test_json_views_hide_what_stands_under_secret_names() -> None:
+    view = Redactor().redact_json(
+        {
+            "a": [{"token": "abc", "n": 1}],
+            "credentials": {"user": "u", "deep": [1]},
+            "password": None,
+            "max_tokens": 512,
+            "pin": 3,
+            "url": "postgresql://me:hunter2@db/x",
+        }
+    )
+    assert view == {
+        "a": [{"token": MASK, "n": 1}],
+        "credentials": MASK,
+        "password": None,
+        "max_tokens": 512,
+        "pin": 3,
+        "url": "postgresql://me:***@db/x",
+    }
+
+
+def test_secrets_in_finds_texts_under_secret_names() -> None:
+    assert secrets_in({"a": {"password": "one"}, "tokens": ["two", 3], "b": "no"}) == ["one", "two"]
+
+
+@pytest.mark.parametrize("before", ["", "x", "xy", "xyz"])
+@pytest.mark.parametrize(
+    "spell",
+    [
+        lambda s: s,
+        lambda s: quote(s, safe=""),
+        quote_plus,
+        lambda s: json.dumps(s)[1:-1],
+        lambda s: json.dumps(s, ensure_ascii=False)[1:-1],
+    ],
+)
+def test_every_form_is_masked(before: str, spell) -> None:  # type: ignore[no-untyped-def]
+    assert Redactor([SECRET]).redact_text(f"{before}{spell(SECRET)}|") == f"{before}{MASK}|"
+
+
+@pytest.mark.parametrize("before", ["", "x", "xy", "user:"])
+@pytest.mark.parametrize("after", ["", "a", "ab", "abc"])
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+def test_base64_is_masked_at_any_offset(before: str, after: str, encode) -> None:  # type: ignore[no-untyped-def]
+    secret = "correct horse??>>~~"
+    encoded = encode((before + secret + after).encode()).decode()
+    masked = Redactor([secret]).redact_text(encoded)
+    assert MASK in masked
+    assert len(masked) <= len(MASK) + 12, "only the neighbours may be left"
+
+
+def test_a_short_secret_does_not_mask_everything() -> None:
+    assert Redactor(["a", "abcde"]).redact_text("abcde banana") == "abcde banana"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("amqp://u:pa:ss@h/", "amqp://u:***@h/"),
+        ("redis://:secret@h", "redis://:***@h"),
+        ("Authorization: Bearer abc.def-123", "Authorization: Bearer ***"),
+        ('{"api_key": "abcdef123"}', '{"api_key": "***"}'),
+        ("DB_PASSWORD=hunter22 next", "DB_PASSWORD=*** next"),
+        ("tokens: 1234567 read", "tokens: 1234567 read"),
+        ("see http://host:8080/a@b", "see http://host:8080/a@b"),
+    ],
+)
+def test_patterns_that_everybody_wants(text: str, shown: str) -> None:
+    assert Redactor().redact_text(text) == shown
+
+
+def test_configured_patterns_and_their_errors() -> None:
+    redactor = Redactor(patterns=[r"ghp_[A-Za-z0-9]{8,}", r"pin (?P<secret>\d{4})"])
+    assert redactor.redact_text("ghp_abcdefgh1 pin 1234") == "*** pin ***"
+    with pytest.raises(InvalidInput, match=r"'\(' is not a regular expression"):
+        Redactor(patterns=["("])
+
+
+def streamed(redactor: Redactor, data: bytes, cuts: list[int]) -> bytes:
+    stream = redactor.stream()
+    edges = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
+    return b"".join(stream.feed(data[a:b]) for a, b in itertools.pairwise(edges)) + stream.flush()
+
+
+SECRETS = ["ababab", "abababcc", "line one\nline two", SECRET]
+
+
+@given(
+    pieces=st.lists(st.sampled_from([*SECRETS, "ab", "c", "\n", "line one\n", "x://u:pw@h ", "p@ss "]), max_size=12),
+    cuts=st.lists(st.integers(0, 200), max_size=8),
+)
+@settings(max_examples=400, deadline=None)
+def test_where_chunks_end_changes_nothing(pieces: list[str], cuts: list[int]) -> None:
+    data = "".join(pieces).encode()
+    redactor = Redactor(SECRETS)
+    assert streamed(redactor, data, cuts) == redactor.mask(data)
+
+
+def test_byte_by_byte_nothing_leaks_on_the_way() -> None:
+    stream = Redactor(["s3cr3t-value"]).stream()
+    shown = b""
+    for byte in b"id=1 s3cr3t-value end\n" * 3:
+        shown += stream.feed(bytes([byte]))
+        assert b"s3cr3t" not in shown
+    assert shown + stream.flush() == b"id=1 *** end\n" * 3
+
+
+def test_whole_lines_are_shown_at_once() -> None:
+    stream = Redactor(["s3cr3t-value"]).stream()
+    assert stream.feed(b"step 1 done\nstep 2") == b"step 1 done\n"
+
+
+def test_a_flood_without_newlines_is_passed_on_in_linear_time() -> None:
+    stream = Redactor(["s3cr3t-value"], [r"ghp_\w{8}"]).stream()
+    started = time.perf_counter()
+    passed = sum(len(stream.feed(b"a" * 65536)) for _ in range(160)) + len(stream.flush())
+    assert passed == 160 * 65536
+    assert time.perf_counter() - started < 5
