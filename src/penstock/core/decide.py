@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.core.errors import InvalidInput
-from penstock.core.outcomes import Canceled, Evidence, Failed, Outcome, Skipped, Snoozed, Succeeded, TimedOut
+from penstock.core.outcomes import NOTHING, Canceled, Evidence, Failed, Outcome, Skipped, Snoozed, Succeeded, TimedOut
 from penstock.core.status import JobStatus, RetryMode, RunStatus
 
 MAX_CRASHES = 3
@@ -80,7 +80,7 @@ class Resolution:
     extra_attempts: int = 0
     crashed: bool = False
     result: Any = None
-    evidence: Evidence = Evidence()
+    evidence: Evidence = NOTHING
 
 
 def decide(attempt: Attempt, outcome: Outcome, rng: Callable[[], float] = random.random) -> Resolution:

@@ -40,6 +40,16 @@ class NewJob:
     trace: str | None = None
 
 
+class Written(NamedTuple):
+    """What the statement found for a job that it wrote."""
+
+    id: UUID
+    position: int
+    waits_for: str | None
+    scheduled_for: datetime
+    queued_at: datetime
+
+
 @dataclass(frozen=True, slots=True)
 class ClaimRequest:
     worker: str

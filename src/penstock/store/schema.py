@@ -90,7 +90,7 @@ def _migrate(conn: Connection) -> None:
     def steps(revision: object, _context: object) -> object:
         return scripts._upgrade_revs("head", revision)  # type: ignore[arg-type]
 
-    with EnvironmentContext(Config(), scripts, fn=steps) as environment:  # type: ignore[arg-type]
+    with EnvironmentContext(Config(), scripts, fn=steps) as environment:
         environment.configure(
             connection=conn, target_metadata=metadata, version_table=VERSION_TABLE, transactional_ddl=True,
             transaction_per_migration=False,

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.engine import URL
 from sqlalchemy.sql import ColumnElement, Executable
 
-from penstock.store.hot import ClaimRequest, Closing, NewJob
+from penstock.store.hot import ClaimRequest, Closed, Closing, Gate, NewJob, Written
 
 
 class Dialect(Protocol):
@@ -45,9 +45,9 @@ class Dialect(Protocol):
 
     # The hot path: one round trip each, whatever the size of the batch.
 
-    def insert_jobs(self, conn: Connection, moment: datetime | None, new: Sequence[NewJob]) -> Sequence[UUID]: ...
+    def insert_jobs(self, conn: Connection, moment: datetime | None, new: Sequence[NewJob]) -> Sequence[Written]: ...
 
-    def gate(self, conn: Connection, moment: datetime | None) -> Any: ...
+    def gate(self, conn: Connection, moment: datetime | None) -> Gate: ...
 
     def claim(
         self, conn: Connection, moment: datetime | None, request: ClaimRequest
@@ -59,6 +59,6 @@ class Dialect(Protocol):
 
     def close(
         self, conn: Connection, moment: datetime | None, closings: Sequence[Closing], shard: int
-    ) -> Sequence[Any]: ...
+    ) -> Sequence[Closed]: ...
 
     def wake(self, conn: Connection, queues: Sequence[str]) -> None: ...

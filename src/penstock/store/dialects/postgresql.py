@@ -15,7 +15,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.sql import ColumnElement, Executable
 
 from penstock.core.payload import dumps
-from penstock.store.hot import ClaimRequest, Closed, Closing, Gate, NewJob
+from penstock.store.hot import ClaimRequest, Closed, Closing, Gate, NewJob, Written
 from penstock.store.types import UtcTime
 
 CHANNEL = "penstock"
@@ -46,7 +46,7 @@ class PostgresDialect:
         connect_args = {key: value for key, value in CONNECT_ARGS.items() if key not in url.query}
         if url.query.get("prepare_threshold") == "0":  # a pooler that cannot carry prepared statements
             url = url.difference_update_query(["prepare_threshold"])
-            connect_args["prepare_threshold"] = None  # type: ignore[assignment]
+            connect_args["prepare_threshold"] = None
         return factory(
             url,
             pool_size=pool_size,
@@ -92,10 +92,11 @@ class PostgresDialect:
     def greatest(self, *values: ColumnElement[Any]) -> ColumnElement[Any]:
         return func.greatest(*values, type_=values[0].type)
 
-    def insert_jobs(self, conn: Connection, moment: datetime | None, new: Sequence[NewJob]) -> Sequence[UUID]:
-        """Write the jobs whose tenant and definition are as the caller saw them; answer the ids written."""
+    def insert_jobs(self, conn: Connection, moment: datetime | None, new: Sequence[NewJob]) -> Sequence[Written]:
+        """Write the jobs whose tenant and definition are as the caller saw them; answer those written."""
         rows = dumps([_new_row(job, number) for number, job in enumerate(new)])
-        return [row[0] for row in conn.execute(_with_now(_INSERT, moment), {"rows": rows, "moment": moment})]
+        found = conn.execute(_with_now(_INSERT, moment), {"rows": rows, "moment": moment})
+        return [Written(row[0], row[1], row[2], row[3].astimezone(UTC), row[4].astimezone(UTC)) for row in found]
 
     def gate(self, conn: Connection, moment: datetime | None) -> Gate:
         _, due, limited, reserved, queues = conn.execute(
@@ -273,11 +274,11 @@ WITH given AS MATERIALIZED (
     retry_mode, id, group_id, group_position, trigger_id, tick_at, created_by, CAST(trace AS jsonb)
   FROM ready ORDER BY n
   ON CONFLICT DO NOTHING
-  RETURNING id, queue, claimable
+  RETURNING id, position, waits_for, scheduled_for, queued_at, queue, claimable
 ), woken AS (
   SELECT count(pg_notify('penstock', queue)) FROM (SELECT DISTINCT queue FROM written WHERE claimable) AS w
 )
-SELECT id FROM written CROSS JOIN woken
+SELECT id, position, waits_for, scheduled_for, queued_at FROM written CROSS JOIN woken
 """
 
 _GATE = """

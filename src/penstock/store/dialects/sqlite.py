@@ -22,7 +22,7 @@ from penstock.core.clock import ForwardClock
 from penstock.core.payload import dumps
 from penstock.core.position import place, step
 from penstock.store import failpoints
-from penstock.store.hot import ClaimRequest, Closed, Closing, Gate, NewJob, bucket, minute_of
+from penstock.store.hot import ClaimRequest, Closed, Closing, Gate, NewJob, Written, bucket, minute_of
 from penstock.store.types import UtcTime, from_micros, to_micros
 
 _clock = ForwardClock()
@@ -77,45 +77,43 @@ class SqliteDialect:
     def greatest(self, *values: ColumnElement[Any]) -> ColumnElement[Any]:
         return func.max(*values, type_=values[0].type)
 
-    def insert_jobs(self, conn: Connection, moment: datetime | None, new: Sequence[NewJob]) -> Sequence[UUID]:
-        """Write the jobs whose tenant and definition are as the caller saw them; answer the ids written."""
+    def insert_jobs(self, conn: Connection, moment: datetime | None, new: Sequence[NewJob]) -> Sequence[Written]:
+        """Write the jobs whose tenant and definition are as the caller saw them; answer those written."""
         now = to_micros(moment or _clock.now())
         tenants = _tenants(conn, {job.tenant_id for job in new})
         definitions = _definitions(conn, {job.definition_id for job in new if job.definition_id})
         places: dict[tuple[UUID, int], int] = {}
-        rows = []
+        rows: list[tuple[Any, ...]] = []
+        written: list[Written] = []
         for job in new:
             tenant = tenants.get(job.tenant_id)
             definition = definitions.get(job.definition_id) if job.definition_id else (None, False)
             if tenant is None or definition is None or definition[0] != job.definition_version:
                 continue
+            weight, tenant_limited = tenant
             due_at = to_micros(job.scheduled_for) if job.scheduled_for else now + round((job.delay or 0) * 1_000_000)
-            waits = (
-                "group"
-                if job.waits_for_group
-                else "time"
-                if due_at > now
-                else "limit"
-                if definition[1] or tenant[1]
-                else None
-            )
-            at = (job.tenant_id, job.priority)
-            if at not in places:
-                places[at] = _place(conn, *at, tenant[0])
-            position = places[at] if waits is None else 0
+            limited = definition[1] or tenant_limited
+            waits = "group" if job.waits_for_group else "time" if due_at > now else "limit" if limited else None
+            position = 0
             if waits is None:
-                places[at] += step(tenant[0])
+                at = (job.tenant_id, job.priority)
+                if at not in places:
+                    places[at] = _place(conn, *at, weight)
+                position = places[at]
+                places[at] += step(weight)
             rows.append(_insert_row(job, now, due_at, waits, position))
+            written.append(Written(job.id, position, waits, from_micros(due_at), from_micros(now)))
         cursor = conn.connection.cursor()
         try:
             if not any(job.dedupe_key or job.tick_at for job in new):
                 cursor.executemany(_INSERT, rows)
-                return [UUID(row[0]) for row in rows]
-            written = []
-            for row in rows:
+                return written
+            kept = []
+            for row, made in zip(rows, written, strict=True):
                 cursor.execute(_INSERT + " RETURNING id", row)
-                written += [UUID(found[0]) for found in cursor.fetchall()]
-            return written
+                if cursor.fetchall():
+                    kept.append(made)
+            return kept
         finally:
             cursor.close()
 
@@ -144,7 +142,7 @@ class SqliteDialect:
         conn.execute(_OPEN_RUNS, {"pairs": pairs, "now": now, "worker": request.worker, "pid": request.pid})
         failpoints.reach("claim.after_runs")
         by_id = {row.id: row for row in taken}
-        slugs = dict(conn.execute(_SLUGS, {"ids": dumps(list({row.tenant_id for row in taken}))}).tuples().all())
+        slugs: dict[str, str] = dict(conn.execute(_SLUGS, {"ids": dumps(list({row.tenant_id for row in taken}))}).tuples().all())
         return [_claimed(by_id[job_id], slugs, lease) for job_id in ids if job_id in by_id]
 
     def heartbeat(

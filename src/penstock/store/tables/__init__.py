@@ -14,7 +14,7 @@ from penstock.store.tables.reach import (
     webhooks,
 )
 from penstock.store.tables.setup import clock, definitions, groups, leaders, queues, reservations, tenants, workers
-from penstock.store.tables.work import jobs, runs, tallies
+from penstock.store.tables.work import in_status, jobs, run_in_status, runs, tallies, waiting_for
 
 __all__ = [
     "audit",
@@ -24,12 +24,14 @@ __all__ = [
     "events",
     "groups",
     "idempotency_keys",
+    "in_status",
     "jobs",
     "leaders",
     "metadata",
     "principals",
     "queues",
     "reservations",
+    "run_in_status",
     "runs",
     "sessions",
     "tallies",
@@ -37,6 +39,7 @@ __all__ = [
     "ticks",
     "trigger_fires",
     "triggers",
+    "waiting_for",
     "webhooks",
     "workers",
 ]

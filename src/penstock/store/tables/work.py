@@ -11,11 +11,13 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
+    ColumnElement,
     Index,
     Integer,
     PrimaryKeyConstraint,
     Table,
     Text,
+    literal_column,
     text,
 )
 
@@ -136,6 +138,7 @@ Index(
 Index("uq_penstock_jobs_retry_of", jobs.c.retry_of, unique=True, **where("retry_of IS NOT NULL"))
 Index("ix_penstock_jobs_chain", jobs.c.root_id, jobs.c.attempt_no, **where("retry_of IS NOT NULL"))
 Index("ix_penstock_jobs_group", jobs.c.group_id, jobs.c.group_position, jobs.c.id, **where("group_id IS NOT NULL"))
+Index("ix_penstock_jobs_waiting_for_group", jobs.c.group_id, **where("waits_for = 'group'"))
 Index(
     "uq_penstock_jobs_tick",
     jobs.c.trigger_id,
@@ -192,3 +195,16 @@ tallies = Table(
     Column("n", BigInteger, nullable=False),
     PrimaryKeyConstraint("minute", "tenant_id", "definition_key", "measure", "bucket", "shard"),
 )
+
+
+def waiting_for(what: WaitsFor) -> ColumnElement[bool]:
+    """Written into the statement, not bound to it: else the planner cannot see that a partial index fits."""
+    return jobs.c.waits_for == literal_column(f"'{what.value}'")
+
+
+def in_status(status: JobStatus) -> ColumnElement[bool]:
+    return jobs.c.status == literal_column(f"'{status.value}'")
+
+
+def run_in_status(status: RunStatus) -> ColumnElement[bool]:
+    return runs.c.status == literal_column(f"'{status.value}'")

@@ -1,0 +1,242 @@
+"""`Penstock`: the one object a program holds. It wires the rooms and owns no logic."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Generic, ParamSpec, TypeVar
+from uuid import UUID
+
+from sqlalchemy import Engine
+
+from penstock.core.clock import Clock
+from penstock.core.config import Config
+from penstock.core.errors import Conflict
+from penstock.core.nouns import Definition, Health, Job, Reservation
+from penstock.core.signature import arg_schema
+from penstock.queue import define as defining
+from penstock.queue import doors, enqueue, observe, recover
+from penstock.queue.enqueue import Options
+from penstock.queue.ground import Ground
+from penstock.run.context import Context
+from penstock.store import schema
+from penstock.store.database import Database
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+DEFAULT_URL = "sqlite:///penstock.db"
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A registered function, and what its definition says."""
+
+    key: str
+    call: Callable[..., Any]
+    isolation: str
+    definition: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Shared:
+    """What an app and its tenant-bound views have in common."""
+
+    ground: Ground
+    functions: dict[str, Function] = field(default_factory=dict)
+    defined: set[str] = field(default_factory=set)
+
+
+class Task(Generic[P, R]):
+    """A function that can be called, or enqueued: `resize(7)` runs it here, `resize.enqueue(image_id=7)` later."""
+
+    def __init__(self, app: Penstock, function: Function, call: Callable[P, R]) -> None:
+        self.app = app
+        self.function = function
+        self._call = call
+        self.__doc__ = call.__doc__
+        self.__name__ = getattr(call, "__name__", function.key)
+        self.__wrapped__ = call
+
+    @property
+    def key(self) -> str:
+        return self.function.key
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._call(*args, **kwargs)
+
+    def enqueue(self, **params: Any) -> Job:
+        """Ask for it with these params; durable when this returns."""
+        return self.app.enqueue(self.key, params)
+
+    def using(self, **options: Any) -> Callable[..., Job]:
+        """`resize.using(priority=10, tenant="acme")(image_id=7)`: as `enqueue`, with options."""
+        return lambda **params: self.app.enqueue(self.key, params, **options)
+
+
+class Penstock:
+    """A durable job engine on your own database.
+
+    >>> app = Penstock("sqlite://")
+    >>> @app.job(key="add")
+    ... def add(a: int, b: int = 1) -> int:
+    ...     return a + b
+    >>> add.enqueue(a=2).status
+    <JobStatus.QUEUED: 'queued'>
+    """
+
+    def __init__(
+        self,
+        url: str | Engine | None = None,
+        *,
+        clock: Clock | None = None,
+        config: Config | None = None,
+        tenant: str = "default",
+    ) -> None:
+        settings = config or Config()
+        target = url if url is not None else os.environ.get("PENSTOCK_DATABASE_URL", DEFAULT_URL)
+        db = Database(target, clock, pool_size=settings.pool_size, busy_timeout=settings.busy_timeout)
+        schema.open_embedded(db)
+        self._bind(Shared(Ground(db, settings)), tenant)
+
+    def _bind(self, shared: Shared, tenant: str) -> None:
+        self._shared = shared
+        self.ground = shared.ground
+        self.db = shared.ground.db
+        self.config = shared.ground.config
+        self.tenant = tenant
+        self.jobs = doors.Jobs(self.ground, tenant)
+        self.groups = doors.Groups(self.ground, tenant)
+        self.definitions = doors.Definitions(self.ground, tenant)
+        self.tenants = doors.Tenants(self.ground)
+        self.queues = doors.Queues(self.ground)
+        self.queue = doors.Queue(self.ground)
+
+    def as_tenant(self, slug: str) -> Penstock:
+        """The same surface, bound to one tenant."""
+        self.ground.tenant_id(slug)
+        bound = object.__new__(type(self))
+        bound._bind(self._shared, slug)
+        return bound
+
+    @property
+    def functions(self) -> Mapping[str, Function]:
+        return self._shared.functions
+
+    def job(
+        self,
+        key: str | None = None,
+        *,
+        timeout: int | None = None,
+        isolation: str = "thread",
+        **definition: Any,
+    ) -> Callable[[Callable[P, R]], Task[P, R]]:
+        """Register a function as a job. Its argument schema is derived from the signature; the definition is written
+        with the first enqueue, or when a worker starts."""
+
+        def register(call: Callable[P, R]) -> Task[P, R]:
+            name = key or getattr(call, "__name__", "job").replace("_", "-")
+            if name in self._shared.functions:
+                raise Conflict(f"A function is registered as {name!r} already.")
+            given = {"runner": "python", "arg_schema": arg_schema(call, (Context,)), **definition}
+            if timeout is not None:
+                given["timeout_seconds"] = timeout
+            if call.__doc__ and "description" not in given:
+                given["description"] = call.__doc__.strip().splitlines()[0]
+            function = Function(name, call, isolation, given)
+            self._shared.functions[name] = function
+            return Task(self, function, call)
+
+        return register
+
+    def define(self, key: str, **definition: Any) -> Definition:
+        """Say what may be asked for. Unbound it is offered to every tenant; bound, to that tenant alone."""
+        return defining.define(self.ground, self._owner(), key, **definition)
+
+    def archive(self, key: str) -> defining.Archived:
+        """Take no new jobs of this key. Its triggers are disabled, and named in the answer."""
+        return defining.archive(self.ground, self._owner(), key)
+
+    def pause(self, key: str) -> Definition:
+        """Hold back the jobs of a definition."""
+        return defining.pause(self.ground, self._owner(), key, True)
+
+    def resume(self, key: str) -> Definition:
+        return defining.pause(self.ground, self._owner(), key, False)
+
+    def _owner(self) -> UUID | None:
+        return None if self.tenant == "default" else self.ground.tenant_id(self.tenant)
+
+    def sync_definitions(self) -> None:
+        """Write the definitions of the registered functions, as a worker does when it starts."""
+        for name in self._shared.functions:
+            self._ensure_defined(name)
+
+    def _ensure_defined(self, key: str, connection: Any = None) -> None:
+        function = self._shared.functions.get(key)
+        if function is None or key in self._shared.defined:
+            return
+        if connection is not None:
+            with self.db.joined(connection) as tx:
+                defining.define_in(self.ground, tx, None, key, **function.definition)
+            return
+        defining.define(self.ground, None, key, **function.definition)
+        self._shared.defined.add(key)
+
+    def enqueue(
+        self,
+        key: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        tenant: str | None = None,
+        connection: Any = None,
+        **options: Any,
+    ) -> Job:
+        """Ask for work: priority, scheduled_for (or delay in seconds), dedupe_key, correlation_id, queue, source,
+        source_ref, created_by, max_attempts, adhoc. With `connection`, in the caller's own transaction."""
+        self._ensure_defined(key, connection)
+        tenant_id = self.ground.tenant_id(tenant or self.tenant)
+        return enqueue.enqueue(self.ground, tenant_id, key, params or {}, Options(**options), connection)
+
+    def enqueue_many(
+        self,
+        key: str,
+        many: Iterable[Mapping[str, Any]],
+        *,
+        tenant: str | None = None,
+        connection: Any = None,
+        **options: Any,
+    ) -> list[UUID]:
+        """Ask for many at once: all or none, in order. Answers their ids."""
+        self._ensure_defined(key, connection)
+        tenant_id = self.ground.tenant_id(tenant or self.tenant)
+        return enqueue.enqueue_many(self.ground, tenant_id, key, many, Options(**options), connection)
+
+    def reserve(self, wait: float = 0, expires_in: float = 600) -> AbstractContextManager[Reservation]:
+        """Hold the tenant's next slot for work outside the queue; Busy if it cannot be had in `wait` seconds."""
+        return doors.reserving(self.ground, self.ground.tenant_id(self.tenant), wait, expires_in)
+
+    def recover(self) -> recover.Recovered:
+        """Mend what a crash left behind. Idempotent; safe from several processes at once."""
+        return recover.recover(self.ground)
+
+    def doctor(self) -> Health:
+        """Look for broken promises in the live database."""
+        return observe.doctor(self.ground)
+
+    def prune(self, older_than: timedelta | None = None, statuses: Sequence[str] | None = None) -> dict[str, int]:
+        """Forget what ended long ago."""
+        tenant_id = None if self.tenant == "default" else self.ground.tenant_id(self.tenant)
+        return observe.forget(self.ground, older_than, statuses, tenant_id)
+
+    def close(self) -> None:
+        self.db.close()
+
+    def __enter__(self) -> Penstock:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()

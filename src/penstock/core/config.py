@@ -1,0 +1,40 @@
+"""One frozen configuration, checked once at the edge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.core.errors import InvalidInput
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What an installation may set. The defaults are good for one machine.
+
+    >>> Config(lease_seconds=10).lease_seconds
+    10
+    """
+
+    lease_seconds: float = 30.0
+    """How long a claim is held without a heartbeat; a dead worker's job is taken up again after it."""
+    grace_seconds: float = 60.0
+    """What `doctor()` allows recovery before it calls something stuck."""
+    default_priority: int = 100
+    default_max_attempts: int = 3
+    default_timeout_seconds: int = 3600
+    default_queue: str = "default"
+    pool_size: int = 10
+    busy_timeout: float = 30.0
+    """How long to wait for SQLite's write lock, or for a free connection."""
+    poll_seconds: float = 1.0
+    """The safety net under notifications: how long an idle worker sleeps at most."""
+    retention_days: float = 30.0
+    """What `prune()` keeps when not told otherwise."""
+
+    def __post_init__(self) -> None:
+        for name in ("lease_seconds", "grace_seconds", "busy_timeout", "poll_seconds", "retention_days"):
+            if getattr(self, name) <= 0:
+                raise InvalidInput(f"{name} is {getattr(self, name)!r}; it must be more than 0.")
+        for name in ("default_max_attempts", "default_timeout_seconds", "pool_size"):
+            if getattr(self, name) < 1:
+                raise InvalidInput(f"{name} is {getattr(self, name)!r}; it must be at least 1.")

@@ -1,0 +1,80 @@
+"""Stopping, and trying again by hand."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from penstock.core import status
+from penstock.core.errors import NotFound
+from penstock.core.nouns import Job
+from penstock.core.status import JobStatus, RetryMode, WaitsFor
+from penstock.queue.ground import Ended, Ground
+from penstock.store import claims, groups, jobs
+from penstock.store.database import Tx
+
+BY_HAND = "canceled on request"
+
+
+def cancel(ground: Ground, tenant_id: UUID, job_id: UUID, reason: str = BY_HAND) -> Job:
+    """A queued job is canceled at once; a running one is asked to stop, and its worker sees it with the next heartbeat."""
+    return ground.db.transact(lambda tx: cancel_in(ground, tx, tenant_id, job_id, reason))
+
+
+def cancel_in(ground: Ground, tx: Tx, tenant_id: UUID, job_id: UUID, reason: str = BY_HAND) -> Job:
+    job = _locked(tx, tenant_id, job_id)
+    status.CANCEL.check(job.status)
+    if job.status is JobStatus.RUNNING:
+        changed = jobs.change(tx, job_id, {"cancel_requested_at": job.cancel_requested_at or tx.now})
+        assert changed is not None
+        return changed
+    values = {"status": JobStatus.CANCELED, "claimable": False, "waits_for": None, "slot": False, "finished_at": tx.now}
+    changed = jobs.change(tx, job_id, {**values, "last_error": reason})
+    assert changed is not None
+    group_ended = groups.advance(tx, job.group_id) if job.group_id else False
+    ground.outbox(tx, [Ended(job_id, tenant_id, None, None, job.group_id, group_ended)])
+    return changed
+
+
+def retry(ground: Ground, tenant_id: UUID, job_id: UUID) -> Job:
+    """Try again what ended badly. The same job, or in chain mode a new one that retries it; always one attempt more."""
+    return ground.db.transact(lambda tx: _retry_in(tx, tenant_id, job_id))
+
+
+def _retry_in(tx: Tx, tenant_id: UUID, job_id: UUID) -> Job:
+    job = _locked(tx, tenant_id, job_id)
+    newer = jobs.retry_of(tx, job_id)
+    status.RETRY.check(job.status if newer is None else "retried", f"Job {newer} retries it already." if newer else "")
+    if job.dedupe_key is not None:
+        active = jobs.active_with_dedupe_key(tx, tenant_id, job.dedupe_key)
+        status.RETRY.check(
+            job.status if active is None else "superseded",
+            f"Job {active.id} with its dedupe key is active." if active else "",
+        )
+    allowed = max(job.max_attempts, job.attempt_no + 1)
+    if job.group_id is not None and job.group_position is not None:
+        groups.rearm(tx, job.group_id, job.group_position)
+    if job.retry_mode is RetryMode.CHAIN and job.attempt_no > 0 and job.run_id is not None:
+        if job.max_attempts < allowed:
+            jobs.change(tx, job_id, {"max_attempts": allowed})
+        retry_id = claims.chain(tx, job_id, 0.0)
+        again = jobs.change(tx, retry_id, {"crashes": 0})
+    else:
+        values = {
+            "status": JobStatus.QUEUED,
+            "waits_for": WaitsFor.TIME,
+            "finished_at": None,
+            "cancel_requested_at": None,
+        }
+        again = jobs.change(
+            tx, job_id, {**values, "scheduled_for": tx.now, "max_attempts": allowed, "crashes": 0, "result": None}
+        )
+    assert again is not None
+    tx.dialect.wake(tx.conn, [again.queue])
+    return again
+
+
+def _locked(tx: Tx, tenant_id: UUID, job_id: UUID) -> Job:
+    job = jobs.get(tx, tenant_id, job_id, lock=True)
+    if job is None:
+        raise NotFound("job", job_id)
+    return job

@@ -1,0 +1,90 @@
+"""Taking work, keeping it, giving it back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from penstock.core import check
+from penstock.core.errors import DatabaseUnavailable
+from penstock.core.ids import new_id
+from penstock.core.nouns import Claim
+from penstock.queue.ground import Ground
+from penstock.queue.record import Report, check_results, close_in
+from penstock.store import claims
+from penstock.store.database import Tx
+from penstock.store.faults import is_disconnect
+
+MAX_BATCH = 1000
+
+
+def claim(
+    ground: Ground,
+    worker: str,
+    limit: int = 1,
+    *,
+    queues: Sequence[str] | None = None,
+    keys: Sequence[str] | None = None,
+    tenant_id: UUID | None = None,
+    lease_seconds: float | None = None,
+    pid: int | None = None,
+    reports: Sequence[Report] = (),
+    lost: set[UUID] | None = None,
+) -> list[Claim]:
+    """Claim up to `limit` jobs, in order. `reports` are closed first, in the same commit; those that were no longer
+    ours are added to `lost`."""
+    check.text("worker", worker)
+    check.integer("limit", limit, 0, MAX_BATCH)
+    run_ids = [new_id() for _ in range(limit)]
+    lease = lease_seconds or ground.config.lease_seconds
+    check_results(reports)
+    stale: set[UUID] = set()
+
+    def work(tx: Tx) -> list[Claim]:
+        stale.clear()
+        if reports:
+            stale.update(close_in(ground, tx, reports, worker))
+        return claims.claim(tx, worker, run_ids, lease, pid=pid, queues=queues, keys=keys, tenant_id=tenant_id)
+
+    try:
+        taken = ground.db.transact(work)
+    except (DatabaseUnavailable, ConnectionError) as error:
+        if not (is_disconnect(error) or is_disconnect(error.__cause__ or error)):
+            raise
+        taken = _after_lost_reply(ground, run_ids, reports, stale, work)
+    if lost is not None:
+        lost.update(stale)
+    return taken
+
+
+def _after_lost_reply(
+    ground: Ground, run_ids: list[UUID], reports: Sequence[Report], stale: set[UUID], work: object
+) -> list[Claim]:
+    """The commit may have happened. Our run ids tell: what carries them is ours already."""
+    with ground.db.read() as tx:
+        taken = claims.held(tx, run_ids)
+        closed = claims.recorded(tx, [(job_id, run_id) for job_id, run_id, _ in reports]) if reports else set()
+    if taken or (reports and closed):
+        stale.update({run_id for _, run_id, _ in reports} - closed)
+        return taken
+    return ground.db.transact(work)  # type: ignore[arg-type]
+
+
+def heartbeat(
+    ground: Ground, held: Sequence[Claim], lease_seconds: float | None = None
+) -> tuple[list[Claim], list[Claim]]:
+    """Extend the leases. Answers (claims that are no longer ours, claims whose job was asked to stop)."""
+    if not held:
+        return [], []
+    pairs = [(claim.job_id, claim.run_id) for claim in held]
+    lease = lease_seconds or ground.config.lease_seconds
+    kept, asked = ground.db.transact(lambda tx: claims.heartbeat(tx, pairs, lease), retry_disconnects=True)
+    return [c for c in held if c.job_id not in kept], [c for c in held if c.job_id in asked]
+
+
+def release(ground: Ground, unstarted: Sequence[Claim]) -> int:
+    """Give back claims that were never started, untouched: same place, no attempt used."""
+    if not unstarted:
+        return 0
+    pairs = [(claim.job_id, claim.run_id) for claim in unstarted]
+    return ground.db.transact(lambda tx: claims.release(tx, pairs))

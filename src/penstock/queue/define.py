@@ -1,0 +1,244 @@
+"""What may be asked for, and for whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from penstock.core import check
+from penstock.core.decide import RetryPolicy
+from penstock.core.errors import Conflict, InvalidInput, NotFound, UnknownDefinition
+from penstock.core.nouns import Definition, Tenant
+from penstock.core.payload import compile_schema, plain, require_object
+from penstock.core.status import RetryMode, one_of
+from penstock.queue.ground import Ground
+from penstock.store import definitions, queues, tenants
+from penstock.store.database import Tx
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """An archived definition, and the triggers that were disabled with it."""
+
+    definition: Definition
+    disabled_triggers: tuple[str, ...]
+
+
+def define(ground: Ground, tenant_id: UUID | None, key: str, **given: Any) -> Definition:
+    """Create a definition or change it to what is given; what is not given keeps its value, or has its default.
+
+    `tenant_id` None offers it to every tenant."""
+    made = ground.db.transact(lambda tx: define_in(ground, tx, tenant_id, key, **given))
+    ground.forget_definitions()
+    ground.known_queues.add(made.queue)
+    return made
+
+
+def define_in(ground: Ground, tx: Tx, tenant_id: UUID | None, key: str, **given: Any) -> Definition:
+    """`define` in a transaction under way."""
+    check.text("key", key)
+    values = _checked(given)
+    found = definitions.owned(tx, tenant_id, key, lock=True)
+    if found is None:
+        made = definitions.add(tx, tenant_id, key, {**_defaults(ground), **values})
+        queues.ensure(tx, made.queue)
+        return made
+    changes = {name: value for name, value in values.items() if _as_stored(getattr(found, name)) != value}
+    if not found.is_active and "is_active" not in values:
+        changes["is_active"] = True
+    if not changes:
+        return found
+    changed = definitions.change(tx, found.id, changes)
+    queues.ensure(tx, changed.queue)
+    if changed.max_running is not None and changed.max_running != found.max_running:
+        definitions.park(tx, found.id)
+    return changed
+
+
+def _defaults(ground: Ground) -> dict[str, Any]:
+    config = ground.config
+    return {
+        "description": "", "runner": "python", "queue": config.default_queue, "arg_schema": {}, "default_params": {},
+        "timeout_seconds": config.default_timeout_seconds, "max_attempts": config.default_max_attempts,
+        "retry_mode": RetryMode.REQUEUE, "retry_policy": RetryPolicy().as_dict(), "priority": config.default_priority,
+        "max_running": None, "is_active": True, "paused": False,
+    }  # fmt: skip
+
+
+def _as_stored(value: Any) -> Any:
+    return value.as_dict() if isinstance(value, RetryPolicy) else value
+
+
+def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
+    values = dict(given)
+    unknown = set(values) - {
+        "description", "runner", "queue", "arg_schema", "default_params", "timeout_seconds", "max_attempts", "retry_mode",
+        "retry_policy", "priority", "max_running", "is_active",
+    }  # fmt: skip
+    if unknown:
+        raise InvalidInput(f"A definition has no {', '.join(sorted(unknown))}.")
+    if "description" in values:
+        check.text("description", values["description"], 10_000, empty=True)
+    for name in ("runner", "queue"):
+        if name in values:
+            check.text(name, values[name])
+    if "arg_schema" in values:
+        compile_schema(values["arg_schema"])
+    if "default_params" in values:
+        require_object("default_params", values["default_params"])
+        plain("default_params", values["default_params"])
+    if "timeout_seconds" in values:
+        check.integer("timeout_seconds", values["timeout_seconds"], 1, 365 * 86400)
+    if "max_attempts" in values:
+        check.integer("max_attempts", values["max_attempts"], 1, 1000)
+    if "retry_mode" in values:
+        one_of("retry_mode", values["retry_mode"], [mode.value for mode in RetryMode])
+    if "retry_policy" in values:
+        policy = values["retry_policy"]
+        values["retry_policy"] = (
+            policy if isinstance(policy, RetryPolicy) else RetryPolicy.from_dict(policy)
+        ).as_dict()
+    if "priority" in values:
+        check.integer("priority", values["priority"])
+    if values.get("max_running") is not None:
+        check.integer("max_running", values["max_running"], 0)
+    return values
+
+
+def archive(ground: Ground, tenant_id: UUID | None, key: str) -> Archived:
+    """It takes no new jobs; those there are unaffected. Its triggers are disabled, and named in the answer."""
+
+    def work(tx: Tx) -> Archived:
+        found = _owned(tx, tenant_id, key)
+        changed = definitions.change(tx, found.id, {"is_active": False}) if found.is_active else found
+        disabled = definitions.disable_triggers(tx, found.id, f"The definition {key!r} was archived.")
+        return Archived(changed, tuple(disabled))
+
+    done = ground.db.transact(work)
+    ground.forget_definitions()
+    return done
+
+
+def pause(ground: Ground, tenant_id: UUID | None, key: str, paused: bool = True) -> Definition:
+    """Hold back the jobs of a definition, or let them go again."""
+
+    def work(tx: Tx) -> Definition:
+        found = _owned(tx, tenant_id, key)
+        changed = definitions.change(tx, found.id, {"paused": paused}) if found.paused != paused else found
+        if paused:
+            definitions.park(tx, found.id)
+        else:
+            tx.dialect.wake(tx.conn, [found.queue])
+        return changed
+
+    done = ground.db.transact(work)
+    ground.forget_definitions()
+    return done
+
+
+def _owned(tx: Tx, tenant_id: UUID | None, key: str) -> Definition:
+    found = definitions.owned(tx, tenant_id, key, lock=True)
+    if found is None:
+        raise UnknownDefinition(key, [d.key for d in definitions.visible(tx, tenant_id)])
+    return found
+
+
+def get(ground: Ground, tenant_id: UUID | None, key: str) -> Definition:
+    with ground.db.read() as tx:
+        found = definitions.by_key(tx, tenant_id, key)
+        if found is None:
+            raise UnknownDefinition(key, [d.key for d in definitions.visible(tx, tenant_id)])
+        return found
+
+
+def listed(ground: Ground, tenant_id: UUID | None, archived: bool = False) -> list[Definition]:
+    with ground.db.read() as tx:
+        return definitions.visible(tx, tenant_id, archived=archived)
+
+
+def pause_queue(ground: Ground, name: str, paused: bool = True) -> None:
+    """Nothing of a paused queue is claimed, by anyone."""
+    check.text("queue", name)
+
+    def work(tx: Tx) -> None:
+        queues.set_paused(tx, name, paused)
+        if not paused:
+            tx.dialect.wake(tx.conn, [name])
+
+    ground.db.transact(work)
+
+
+def queue_names(ground: Ground) -> dict[str, bool]:
+    with ground.db.read() as tx:
+        return queues.names(tx)
+
+
+def create_tenant(
+    ground: Ground,
+    slug: str,
+    name: str | None = None,
+    timezone: str = "UTC",
+    weight: int = 1,
+    max_running: int | None = None,
+) -> Tenant:
+    check.text("slug", slug, 100)
+    values = _checked_tenant({"name": name or slug, "timezone": timezone, "weight": weight, "max_running": max_running})
+
+    def work(tx: Tx) -> Tenant:
+        if tenants.by_slug(tx, slug) is not None:
+            raise Conflict(f"There is a tenant {slug!r} already.")
+        return tenants.create(tx, slug, **values)
+
+    return ground.db.transact(work)
+
+
+def _checked_tenant(values: dict[str, Any]) -> dict[str, Any]:
+    if "name" in values:
+        check.text("name", values["name"])
+    if "timezone" in values:
+        try:
+            ZoneInfo(check.text("timezone", values["timezone"]))
+        except (ZoneInfoNotFoundError, ValueError) as error:
+            raise InvalidInput(
+                f"{values['timezone']!r} is not a time zone; expected a name like Europe/Paris."
+            ) from error
+    if "weight" in values:
+        check.integer("weight", values["weight"], 1, 100)
+    if values.get("max_running") is not None:
+        check.integer("max_running", values["max_running"], 0)
+    return values
+
+
+def update_tenant(ground: Ground, slug: str, **values: Any) -> Tenant:
+    """Change a tenant's name, timezone, weight, max_running or is_active."""
+    unknown = set(values) - {"name", "timezone", "weight", "max_running", "is_active"}
+    if unknown:
+        raise InvalidInput(f"A tenant has no {', '.join(sorted(unknown))}.")
+    _checked_tenant(values)
+    tenant_id = ground.tenant_id(slug)
+
+    def work(tx: Tx) -> Tenant:
+        changed = tenants.change(tx, tenant_id, values) if values else tenants.by_id(tx, tenant_id)
+        if changed is None:
+            raise NotFound("tenant", slug)
+        if values.get("max_running") is not None:
+            definitions.park_tenant(tx, tenant_id)
+        return changed
+
+    return ground.db.transact(work)
+
+
+def tenant(ground: Ground, slug: str) -> Tenant:
+    with ground.db.read() as tx:
+        found = tenants.by_slug(tx, slug)
+        if found is None:
+            raise NotFound("tenant", slug)
+        return found
+
+
+def every_tenant(ground: Ground) -> list[Tenant]:
+    with ground.db.read() as tx:
+        return tenants.every(tx)

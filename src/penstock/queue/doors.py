@@ -1,0 +1,213 @@
+"""The verbs as a program holds them, bound to one tenant. Each method is one line to the verb that does it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from penstock.core import check
+from penstock.core.clock import require_aware
+from penstock.core.errors import LeaseLost
+from penstock.core.nouns import Claim, Definition, Group, Job, Reservation, Run, Tenant, Why
+from penstock.core.outcomes import Outcome
+from penstock.queue import cancel, claim, define, group, observe, order, record, reserve
+from penstock.queue.enqueue import Options
+from penstock.queue.ground import Ground
+from penstock.queue.observe import Summary
+from penstock.queue.why import why
+
+Id = UUID | str
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    ground: Ground
+    tenant: str
+
+    @property
+    def tenant_id(self) -> UUID:
+        return self.ground.tenant_id(self.tenant)
+
+
+class Jobs(Door):
+    """`app.jobs`: see and steer a tenant's jobs."""
+
+    def get(self, id: Id) -> Job:
+        return observe.get(self.ground, self.tenant_id, check.identifier("id", id))
+
+    def list(
+        self,
+        status: str | Sequence[str] | None = None,
+        source: str | None = None,
+        limit: int = 50,
+        offset: int = 0,
+        created_after: datetime | None = None,
+        created_before: datetime | None = None,
+        *,
+        before: Id | None = None,
+        **narrowed: Any,
+    ) -> list[Job]:
+        """Newest first; `before` pages on from an id. Also narrowed by key, queue, correlation_id, group_id, search, …"""
+        where = observe.filter_of(
+            status,
+            source=source,
+            created_after=require_aware("created_after", created_after) if created_after else None,
+            created_before=require_aware("created_before", created_before) if created_before else None,
+            **narrowed,
+        )
+        cursor = check.identifier("before", before) if before else None
+        return observe.listed(self.ground, self.tenant_id, where, limit, offset, cursor)
+
+    def summary(self, cap: int | None = None) -> Summary:
+        return observe.summary(self.ground, self.tenant_id, cap)
+
+    def runs(self, id: Id) -> Sequence[Run]:
+        return observe.runs(self.ground, self.tenant_id, check.identifier("id", id))
+
+    def chain(self, id: Id) -> Sequence[Job]:
+        return observe.chain(self.ground, self.tenant_id, check.identifier("id", id))
+
+    def why(self, id: Id) -> Why:
+        return why(self.ground, self.tenant_id, check.identifier("id", id))
+
+    def cancel(self, id: Id) -> Job:
+        return cancel.cancel(self.ground, self.tenant_id, check.identifier("id", id))
+
+    def retry(self, id: Id) -> Job:
+        return cancel.retry(self.ground, self.tenant_id, check.identifier("id", id))
+
+    def update(self, id: Id, params: Mapping[str, Any] | None = None, priority: int | None = None) -> Job:
+        return order.update(self.ground, self.tenant_id, check.identifier("id", id), params, priority)
+
+    def move(self, id: Id, *, before: Id | None = None, after: Id | None = None, to: str | None = None) -> Job:
+        return order.move(
+            self.ground,
+            self.tenant_id,
+            check.identifier("id", id),
+            before=check.identifier("before", before) if before else None,
+            after=check.identifier("after", after) if after else None,
+            to=to,
+        )
+
+    def normalise(self, priority: int | None = None) -> int:
+        return order.normalise(self.ground, self.tenant_id, priority)
+
+
+class Groups(Door):
+    """`app.groups`: jobs that belong together."""
+
+    def create(
+        self,
+        jobs: Sequence[tuple[str, Mapping[str, Any]]],
+        mode: str = "sequential",
+        on_failure: str = "stop",
+        *,
+        label: str | None = None,
+        connection: Any = None,
+        **options: Any,
+    ) -> Group:
+        made = Options(**options)
+        return group.create(self.ground, self.tenant_id, jobs, mode, on_failure, label, made, connection)
+
+    def get(self, id: Id) -> Group:
+        return group.get(self.ground, self.tenant_id, check.identifier("id", id))
+
+    def list(self, limit: int = 50, offset: int = 0) -> list[Group]:
+        return group.listed(self.ground, self.tenant_id, limit, offset)
+
+    def cancel(self, id: Id) -> Group:
+        return group.cancel(self.ground, self.tenant_id, check.identifier("id", id))
+
+
+class Definitions(Door):
+    """`app.definitions`: what this tenant may ask for."""
+
+    def get(self, key: str) -> Definition:
+        return define.get(self.ground, self.tenant_id, key)
+
+    def list(self, archived: bool = False) -> list[Definition]:
+        return define.listed(self.ground, self.tenant_id, archived)
+
+
+@dataclass(frozen=True, slots=True)
+class Tenants:
+    """`app.tenants`: the walls between customers."""
+
+    ground: Ground
+
+    def create(
+        self, slug: str, name: str | None = None, timezone: str = "UTC", weight: int = 1, max_running: int | None = None
+    ) -> Tenant:
+        return define.create_tenant(self.ground, slug, name, timezone, weight, max_running)
+
+    def get(self, slug: str) -> Tenant:
+        return define.tenant(self.ground, slug)
+
+    def list(self) -> list[Tenant]:
+        return define.every_tenant(self.ground)
+
+    def update(self, slug: str, **values: Any) -> Tenant:
+        return define.update_tenant(self.ground, slug, **values)
+
+
+@dataclass(frozen=True, slots=True)
+class Queues:
+    """`app.queues`: pause and resume."""
+
+    ground: Ground
+
+    def list(self) -> dict[str, bool]:
+        """Every queue, and whether it is paused."""
+        return define.queue_names(self.ground)
+
+    def pause(self, name: str) -> None:
+        define.pause_queue(self.ground, name, True)
+
+    def resume(self, name: str) -> None:
+        define.pause_queue(self.ground, name, False)
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """`app.queue`: what workers use."""
+
+    ground: Ground
+
+    def claim(
+        self,
+        worker: str,
+        limit: int = 1,
+        *,
+        queues: Sequence[str] | None = None,
+        keys: Sequence[str] | None = None,
+        lease_seconds: float | None = None,
+    ) -> list[Claim]:
+        return claim.claim(self.ground, worker, limit, queues=queues, keys=keys, lease_seconds=lease_seconds)
+
+    def heartbeat(self, claims: Claim | Sequence[Claim], lease_seconds: float | None = None) -> list[Claim]:
+        """Extend the leases; answers those asked to stop. Raises LeaseLost if any is no longer ours (the others are kept)."""
+        held = [claims] if isinstance(claims, Claim) else list(claims)
+        lost, asked = claim.heartbeat(self.ground, held, lease_seconds)
+        if lost:
+            raise LeaseLost([each.run_id for each in lost])
+        return asked
+
+    def finish(self, claim: Claim, outcome: Outcome) -> None:
+        record.finish(self.ground, claim, outcome)
+
+    def finish_many(self, reports: Sequence[tuple[Claim, Outcome]]) -> set[UUID]:
+        """Answers the run ids that were no longer ours."""
+        return record.finish_many(self.ground, [(each.job_id, each.run_id, outcome) for each, outcome in reports])
+
+    def release(self, claims: Sequence[Claim]) -> int:
+        return claim.release(self.ground, claims)
+
+
+@contextmanager
+def reserving(ground: Ground, tenant_id: UUID, wait: float, expires_in: float) -> Iterator[Reservation]:
+    with reserve.reserve(ground, tenant_id, wait, expires_in) as held:
+        yield held

@@ -1,0 +1,233 @@
+"""Asking for work. A job exists when this returns, or, in the caller's transaction, exactly if that commits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from penstock.core import check
+from penstock.core.clock import require_aware
+from penstock.core.errors import Conflict, UnknownTenant
+from penstock.core.ids import new_id
+from penstock.core.nouns import Definition, Job
+from penstock.core.payload import dumps, merge, plain, require_object, validate
+from penstock.core.status import RetryMode, Source, one_of
+from penstock.queue.ground import Ground
+from penstock.store import jobs, queues, rows, tenants
+from penstock.store.database import Tx
+from penstock.store.hot import NewJob, Written
+
+BULK = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a job is asked for, beside its key and params."""
+
+    priority: int | None = None
+    queue: str | None = None
+    scheduled_for: datetime | None = None
+    delay: float | None = None
+    dedupe_key: str | None = None
+    correlation_id: str | None = None
+    source: str = Source.MANUAL
+    source_ref: str | None = None
+    created_by: str | None = None
+    max_attempts: int | None = None
+    trace: Mapping[str, str] | None = None
+    adhoc: bool = False
+    group_id: UUID | None = None
+    group_position: int | None = None
+    waits_for_group: bool = False
+    trigger_id: UUID | None = None
+    tick_at: datetime | None = None
+
+    def checked(self) -> Options:
+        if self.priority is not None:
+            check.integer("priority", self.priority)
+        if self.max_attempts is not None:
+            check.integer("max_attempts", self.max_attempts, 1, 1000)
+        if self.queue is not None:
+            check.text("queue", self.queue)
+        if self.scheduled_for is not None:
+            require_aware("scheduled_for", self.scheduled_for)
+        if self.delay is not None:
+            check.integer("delay", math.ceil(self.delay), 0)
+        one_of("source", self.source, [source.value for source in Source])
+        for name in ("dedupe_key", "correlation_id", "source_ref", "created_by"):
+            check.maybe_text(name, getattr(self, name))
+        return self
+
+
+DEFAULTS = Options()
+
+
+def prepare(
+    ground: Ground,
+    tx: Tx,
+    tenant_id: UUID,
+    key: str,
+    given: Mapping[str, Any],
+    options: Options,
+    *,
+    fresh: bool = False,
+) -> NewJob:
+    """A job ready to be written: defaults merged, params checked. Nothing is written if this raises."""
+    check.text("key", key)
+    require_object("params", given)
+    if options.adhoc:
+        return _adhoc(ground, tenant_id, key, given, options)
+    definition, validator = ground.definition(tx, tenant_id, key, fresh=fresh)
+    params = merge(definition.default_params, given) if definition.default_params else given
+    text = plain("params", params)
+    validate(key, validator, params)
+    return _new_job(tenant_id, definition, text, options)
+
+
+def _new_job(tenant_id: UUID, definition: Definition, params: str, options: Options) -> NewJob:
+    return NewJob(
+        id=new_id(), tenant_id=tenant_id, definition_id=definition.id, definition_version=definition.version,
+        definition_key=definition.key, queue=options.queue or definition.queue,
+        priority=definition.priority if options.priority is None else options.priority, params=params,
+        max_attempts=options.max_attempts or definition.max_attempts, retry_mode=definition.retry_mode, **_shared(options),
+    )  # fmt: skip
+
+
+def _adhoc(ground: Ground, tenant_id: UUID, key: str, params: Mapping[str, Any], options: Options) -> NewJob:
+    config = ground.config
+    return NewJob(
+        id=new_id(), tenant_id=tenant_id, definition_id=None, definition_version=None, definition_key=key,
+        queue=options.queue or config.default_queue,
+        priority=config.default_priority if options.priority is None else options.priority, params=plain("params", params),
+        max_attempts=options.max_attempts or config.default_max_attempts, retry_mode=RetryMode.REQUEUE, **_shared(options),
+    )  # fmt: skip
+
+
+def _shared(options: Options) -> dict[str, Any]:
+    return {
+        "source": options.source, "source_ref": options.source_ref, "dedupe_key": options.dedupe_key,
+        "correlation_id": options.correlation_id,
+        "scheduled_for": require_aware("scheduled_for", options.scheduled_for) if options.scheduled_for else None,
+        "delay": options.delay, "group_id": options.group_id, "group_position": options.group_position,
+        "waits_for_group": options.waits_for_group, "trigger_id": options.trigger_id, "tick_at": options.tick_at,
+        "created_by": options.created_by, "trace": dumps(dict(options.trace)) if options.trace else None,
+    }  # fmt: skip
+
+
+def write(ground: Ground, tx: Tx, new: Sequence[NewJob]) -> dict[UUID, Written]:
+    """Write prepared jobs, and the names of queues that are new with them."""
+    for queue in {job.queue for job in new} - ground.known_queues:
+        queues.ensure(tx, queue)
+    return jobs.insert(tx, new)
+
+
+def enqueue(
+    ground: Ground,
+    tenant_id: UUID,
+    key: str,
+    params: Mapping[str, Any],
+    options: Options = DEFAULTS,
+    connection: Any = None,
+) -> Job:
+    """One job. With a dedupe key that an active job has, the answer is that job."""
+    options = options.checked()
+    if connection is not None:
+        with ground.db.joined(connection) as tx:
+            return enqueue_in(ground, tx, tenant_id, key, params, options)
+    # Ids are chosen here, once: if the reply to COMMIT is lost, writing again finds the same id and changes nothing.
+    first: list[NewJob] = []
+
+    def work(tx: Tx) -> Job:
+        return enqueue_in(ground, tx, tenant_id, key, params, options, first)
+
+    job = ground.db.transact(work, retry_disconnects=True)
+    ground.known_queues.add(job.queue)
+    return job
+
+
+def enqueue_in(
+    ground: Ground,
+    tx: Tx,
+    tenant_id: UUID,
+    key: str,
+    params: Mapping[str, Any],
+    options: Options,
+    remembered: list[NewJob] | None = None,
+) -> Job:
+    """One job in a transaction under way. `remembered` carries the prepared job from one try to the next."""
+    remembered = [] if remembered is None else remembered
+    for attempt in range(5):
+        if not remembered:
+            remembered.append(prepare(ground, tx, tenant_id, key, params, options, fresh=attempt > 0))
+        new = remembered[0]
+        written = write(ground, tx, [new]).get(new.id)
+        if written is not None:
+            return rows.fresh_job(new, written, _merged(ground, tx, new, params))
+        found = jobs.get(tx, tenant_id, new.id)
+        if found is not None:  # an earlier try was committed after all
+            return found
+        if options.dedupe_key is not None:
+            active = jobs.active_with_dedupe_key(tx, tenant_id, options.dedupe_key)
+            if active is not None:
+                return active
+        tenant = tenants.by_id(tx, tenant_id)
+        if tenant is None or not tenant.is_active:
+            raise UnknownTenant(tenant.slug if tenant else str(tenant_id))
+        remembered.clear()  # the definition changed since we read it, or the job of that key has just ended: look again
+    raise Conflict(
+        f"The definition {key!r} or the job with its dedupe key kept changing; nothing was enqueued. Try again."
+    )
+
+
+def _merged(ground: Ground, tx: Tx, new: NewJob, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    if new.definition_id is None:
+        return given
+    definition, _ = ground.definition(tx, new.tenant_id, new.definition_key)
+    return merge(definition.default_params, given)
+
+
+def enqueue_many(
+    ground: Ground,
+    tenant_id: UUID,
+    key: str,
+    many: Iterable[Mapping[str, Any]],
+    options: Options = DEFAULTS,
+    connection: Any = None,
+) -> list[UUID]:
+    """All of them or none, in the order given. Answers their ids."""
+    options = options.checked()
+    given = list(many)
+    if options.dedupe_key is not None and len(given) > 1:
+        raise Conflict("enqueue_many takes no dedupe_key: it would make one job of many. Enqueue them one by one.")
+    if connection is not None:
+        with ground.db.joined(connection) as tx:
+            return [job.id for job in _many_in(ground, tx, tenant_id, key, given, options)]
+    made = ground.db.transact(lambda tx: _many_in(ground, tx, tenant_id, key, given, options))
+    ground.known_queues |= {job.queue for job in made}
+    return [job.id for job in made]
+
+
+def _many_in(
+    ground: Ground, tx: Tx, tenant_id: UUID, key: str, given: Sequence[Mapping[str, Any]], options: Options
+) -> list[NewJob]:
+    made: list[NewJob] = []
+    for start in range(0, len(given), BULK):
+        chunk = given[start : start + BULK]
+        new = [prepare(ground, tx, tenant_id, key, params, options) for params in chunk]
+        written = write(ground, tx, new)
+        if not written and new:
+            new = [
+                prepare(ground, tx, tenant_id, key, params, options, fresh=number == 0)
+                for number, params in enumerate(chunk)
+            ]
+            written = write(ground, tx, new)
+        if len(written) != len(new):
+            raise Conflict(
+                f"The definition {key!r} changed while its jobs were being written; none was enqueued. Try again."
+            )
+        made += new
+    return made

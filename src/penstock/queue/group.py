@@ -1,0 +1,102 @@
+"""Jobs that belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from penstock.core import check
+from penstock.core.errors import InvalidInput, NotFound
+from penstock.core.groups import MODES, ON_FAILURE, derive
+from penstock.core.ids import new_id
+from penstock.core.nouns import Group
+from penstock.core.status import TERMINAL, one_of
+from penstock.queue.cancel import cancel_in
+from penstock.queue.enqueue import DEFAULTS, Options, prepare, write
+from penstock.queue.ground import Ground
+from penstock.store import groups
+from penstock.store.database import Tx
+
+Member = tuple[str, Mapping[str, Any]]
+MAX_MEMBERS = 10_000
+
+
+def create(
+    ground: Ground,
+    tenant_id: UUID,
+    members: Sequence[Member],
+    mode: str = "sequential",
+    on_failure: str = "stop",
+    label: str | None = None,
+    options: Options = DEFAULTS,
+    connection: Any = None,
+) -> Group:
+    """All members or none. In a sequential group the first can run at once, each other waits for its predecessor."""
+    one_of("mode", mode, MODES)
+    one_of("on_failure", on_failure, ON_FAILURE)
+    check.maybe_text("label", label)
+    if not members:
+        raise InvalidInput("A group needs at least one job.")
+    if len(members) > MAX_MEMBERS:
+        raise InvalidInput(f"A group has at most {MAX_MEMBERS} jobs; got {len(members)}.")
+    options = options.checked()
+
+    def work(tx: Tx) -> Group:
+        group_id = new_id()
+        new = []
+        for number, (key, params) in enumerate(members, start=1):
+            waits = mode == "sequential" and number > 1
+            new.append(
+                prepare(
+                    ground, tx, tenant_id, key, params,
+                    replace(options, group_id=group_id, group_position=number, waits_for_group=waits, dedupe_key=None),
+                    fresh=number == 1,
+                )
+            )  # fmt: skip
+        groups.add(tx, tenant_id, group_id, mode, on_failure, label, options.created_by)
+        written = write(ground, tx, new)
+        if len(written) != len(new):
+            raise InvalidInput(
+                "A definition of the group changed or was archived while it was being written; try again."
+            )
+        return read(tx, tenant_id, group_id)
+
+    if connection is not None:
+        with ground.db.joined(connection) as tx:
+            return work(tx)
+    return ground.db.transact(work)
+
+
+def read(tx: Tx, tenant_id: UUID, group_id: UUID) -> Group:
+    header = groups.header(tx, tenant_id, group_id)
+    if header is None:
+        raise NotFound("group", group_id)
+    found = groups.members(tx, group_id)
+    status = derive([job.status for job in found], str(header["on_failure"]))
+    names = ("id", "tenant_id", "mode", "on_failure", "label", "created_at")
+    return Group(**{name: header[name] for name in names}, status=status, jobs=tuple(found))  # type: ignore[arg-type]
+
+
+def get(ground: Ground, tenant_id: UUID, group_id: UUID) -> Group:
+    with ground.db.read() as tx:
+        return read(tx, tenant_id, group_id)
+
+
+def listed(ground: Ground, tenant_id: UUID, limit: int = 50, offset: int = 0) -> list[Group]:
+    with ground.db.read() as tx:
+        return [read(tx, tenant_id, group_id) for group_id in groups.listed(tx, tenant_id, limit, offset)]
+
+
+def cancel(ground: Ground, tenant_id: UUID, group_id: UUID) -> Group:
+    """Cancel what waits, ask what runs to stop. Members that have ended stay as they are."""
+
+    def work(tx: Tx) -> Group:
+        group = read(tx, tenant_id, group_id)
+        for member in reversed(group.jobs):  # from the end, so that no member is let go by its predecessor's cancel
+            if member.status not in TERMINAL:
+                cancel_in(ground, tx, tenant_id, member.id, "its group was canceled")
+        return read(tx, tenant_id, group_id)
+
+    return ground.db.transact(work)

@@ -1,0 +1,123 @@
+"""Looking: one job, many, how it stands, whether all is well."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from penstock.core import check
+from penstock.core.errors import InvalidInput, NotFound
+from penstock.core.nouns import Health, Job, Run
+from penstock.core.status import TERMINAL, JobStatus, one_of
+from penstock.queue.ground import Ground
+from penstock.store import doctor as checks
+from penstock.store import jobs, prune, workers
+from penstock.store.jobs import Filter
+
+MAX_PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """How a tenant's queue stands."""
+
+    counts: dict[JobStatus, int]
+    oldest_queued_seconds: float | None
+
+    @property
+    def running(self) -> int:
+        return self.counts[JobStatus.RUNNING]
+
+    @property
+    def queued(self) -> int:
+        return self.counts[JobStatus.QUEUED]
+
+
+def get(ground: Ground, tenant_id: UUID, job_id: UUID) -> Job:
+    with ground.db.read() as tx:
+        found = jobs.get(tx, tenant_id, job_id)
+    if found is None:
+        raise NotFound("job", job_id)
+    return found
+
+
+def filter_of(status: str | Sequence[str] | None = None, **narrowed: Any) -> Filter:
+    given = [status] if isinstance(status, str) else status
+    known = [s.value for s in JobStatus]
+    statuses = tuple(JobStatus) if given is None else tuple(JobStatus(one_of("status", s, known)) for s in given)
+    return Filter(statuses=statuses, **narrowed)
+
+
+def listed(
+    ground: Ground, tenant_id: UUID, where: Filter, limit: int = 50, offset: int = 0, before: UUID | None = None
+) -> list[Job]:
+    """Newest first. `before` is a cursor: the id of the last job of the page before."""
+    check.integer("limit", limit, 1, MAX_PAGE)
+    check.integer("offset", offset, 0, 1_000_000)
+    with ground.db.read() as tx:
+        return jobs.listed(tx, tenant_id, where, limit, offset, before)
+
+
+def summary(ground: Ground, tenant_id: UUID, cap: int | None = None) -> Summary:
+    with ground.db.read() as tx:
+        oldest = jobs.oldest_queued_at(tx, tenant_id)
+        age = None if oldest is None else max(0.0, (tx.time() - oldest).total_seconds())
+        return Summary(jobs.counts(tx, tenant_id, cap), age)
+
+
+def runs(ground: Ground, tenant_id: UUID, job_id: UUID) -> list[Run]:
+    with ground.db.read() as tx:
+        if jobs.get(tx, tenant_id, job_id) is None:
+            raise NotFound("job", job_id)
+        return jobs.runs_of(tx, tenant_id, job_id)
+
+
+def chain(ground: Ground, tenant_id: UUID, job_id: UUID) -> list[Job]:
+    """The job's whole retry chain, first to last; a chain of one in requeue mode."""
+    with ground.db.read() as tx:
+        found = jobs.get(tx, tenant_id, job_id)
+        if found is None:
+            raise NotFound("job", job_id)
+        return jobs.chain_of(tx, tenant_id, found.root_id)
+
+
+def present_workers(ground: Ground) -> list[dict[str, Any]]:
+    with ground.db.read() as tx:
+        return workers.present(tx, 2 * ground.config.lease_seconds)
+
+
+def doctor(ground: Ground) -> Health:
+    """Every promise as a query over the live database, and what an operator should look at."""
+    with ground.db.read() as tx:
+        found = checks.violations(tx, ground.config.grace_seconds)
+        return Health(tuple(found), tuple(checks.warnings(tx)), len(checks.CHECKS))
+
+
+def forget(
+    ground: Ground,
+    older_than: timedelta | None = None,
+    statuses: Sequence[str] | None = None,
+    tenant_id: UUID | None = None,
+) -> dict[str, int]:
+    """Delete what ended long ago, in batches, never anything active. Answers how many of each."""
+    age = timedelta(days=ground.config.retention_days) if older_than is None else older_than
+    if age < timedelta(0):
+        raise InvalidInput(f"older_than is {age}; expected no less than zero.")
+    wanted = (
+        [JobStatus(one_of("status", s, [t.value for t in TERMINAL])) for s in statuses]
+        if statuses
+        else sorted(TERMINAL)
+    )
+    with ground.db.read() as tx:
+        before = tx.time() - age
+    removed = 0
+    while True:
+        batch = ground.db.transact(lambda tx: prune.finished_jobs(tx, before, wanted, tenant_id))
+        removed += batch
+        if batch < prune.BATCH:
+            break
+    others = ground.db.transact(lambda tx: prune.old_rows(tx, before)) if statuses is None and tenant_id is None else {}
+    return {"jobs": removed, **others}

@@ -1,0 +1,136 @@
+"""Changing what waits: its params, its priority, its place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from penstock.core import check, status
+from penstock.core.errors import InvalidInput, NotFound
+from penstock.core.nouns import Job
+from penstock.core.payload import compile_schema, merge, plain, require_object, validate
+from penstock.core.position import GAP, place
+from penstock.core.status import one_of
+from penstock.queue.ground import Ground
+from penstock.store import definitions, jobs, order, tenants
+from penstock.store.database import Tx
+
+
+def update(
+    ground: Ground, tenant_id: UUID, job_id: UUID, params: Mapping[str, Any] | None = None, priority: int | None = None
+) -> Job:
+    """Change a queued job. Params are merged with the definition's defaults and checked, as when it was enqueued."""
+    if priority is not None:
+        check.integer("priority", priority)
+
+    def work(tx: Tx) -> Job:
+        job = _queued(tx, tenant_id, job_id, status.UPDATE)
+        values: dict[str, Any] = {}
+        if params is not None:
+            values["params"] = _checked_params(tx, job, params)
+            if job.attempt_no > 0:
+                jobs.keep_snapshots(tx, job)
+        if priority is not None and priority != job.priority:
+            values["priority"] = priority
+            if job.claimable:
+                weight = _weight(tx, tenant_id)
+                smallest = jobs.smallest_position(tx, priority)
+                values["position"] = place(jobs.largest_position(tx, tenant_id, priority), smallest, weight)
+        changed = jobs.change(tx, job_id, values) if values else job
+        assert changed is not None
+        return changed
+
+    return ground.db.transact(work)
+
+
+def _checked_params(tx: Tx, job: Job, given: Mapping[str, Any]) -> dict[str, Any]:
+    require_object("params", given)
+    definition = definitions.by_id(tx, job.definition_id) if job.definition_id else None
+    params = merge(definition.default_params if definition else {}, given)
+    plain("params", params)
+    if definition is not None:
+        validate(job.definition_key, compile_schema(definition.arg_schema), params)
+    return params
+
+
+def move(
+    ground: Ground,
+    tenant_id: UUID,
+    job_id: UUID,
+    *,
+    before: UUID | None = None,
+    after: UUID | None = None,
+    to: str | None = None,
+) -> Job:
+    """Put a waiting job before or after another, or at the top or bottom of its tenant's jobs of its priority."""
+    if sum(choice is not None for choice in (before, after, to)) != 1:
+        raise InvalidInput("move takes exactly one of before=, after= or to='top'|'bottom'.")
+    if to is not None:
+        one_of("to", to, ("top", "bottom"))
+
+    def work(tx: Tx) -> Job:
+        job = _queued(tx, tenant_id, job_id, status.MOVE)
+        if not job.claimable:
+            raise InvalidInput(
+                f"Job {job_id} waits for its {job.waits_for} and has no place yet; change its priority instead."
+            )
+        if to is not None:
+            changed = jobs.change(tx, job_id, {"position": _edge(tx, job, to)})
+        else:
+            changed = _beside(tx, job, before, after)
+        assert changed is not None
+        return changed
+
+    return ground.db.transact(work)
+
+
+def _edge(tx: Tx, job: Job, to: str) -> int:
+    found = order.edge(tx, job.tenant_id, job.priority, first=to == "top", but=job.id)
+    if found is None:
+        return job.position
+    # One step only: a tenant reorders its own jobs, it does not overtake other tenants.
+    return found - 1 if to == "top" else found + GAP
+
+
+def _beside(tx: Tx, job: Job, before: UUID | None, after: UUID | None) -> Job | None:
+    other_id = before or after
+    assert other_id is not None
+    if other_id == job.id:
+        return job
+    for _ in range(2):
+        other = _queued(tx, job.tenant_id, other_id, status.MOVE)
+        if not other.claimable:
+            raise InvalidInput(f"Job {other_id} waits for its {other.waits_for} and has no place yet.")
+        beyond = order.neighbour(tx, other, job.id, before=before is not None)
+        if before is not None:
+            low, high = (other.position - 2 * GAP if beyond is None else beyond), other.position
+        else:
+            low, high = other.position, (other.position + 2 * GAP if beyond is None else beyond)
+        if high - low >= 2:
+            return jobs.change(tx, job.id, {"position": (low + high) // 2, "priority": other.priority})
+        order.normalise(tx, job.tenant_id, other.priority)  # the gap is used up: spread the places, then there is one
+    raise AssertionError("a renumbered queue has gaps")
+
+
+def normalise(ground: Ground, tenant_id: UUID, priority: int | None = None) -> int:
+    """Spread a tenant's places evenly again (seed 004 §3.2). Answers how many jobs were renumbered."""
+
+    def work(tx: Tx) -> int:
+        chosen = order.priorities(tx, tenant_id) if priority is None else [priority]
+        return sum(order.normalise(tx, tenant_id, each) for each in chosen)
+
+    return ground.db.transact(work)
+
+
+def _queued(tx: Tx, tenant_id: UUID, job_id: UUID, transition: status.Transition) -> Job:
+    job = jobs.get(tx, tenant_id, job_id, lock=True)
+    if job is None:
+        raise NotFound("job", job_id)
+    transition.check(job.status)
+    return job
+
+
+def _weight(tx: Tx, tenant_id: UUID) -> int:
+    tenant = tenants.by_id(tx, tenant_id)
+    return tenant.weight if tenant else 1

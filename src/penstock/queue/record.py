@@ -1,0 +1,99 @@
+"""Closing runs: what was decided is written with the run, the retry, the group's next step and the outgoing webhook,
+in one transaction, fenced by run id."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import replace
+from uuid import UUID
+
+from penstock.core.decide import Attempt, Resolution, RetryPolicy, decide
+from penstock.core.errors import DatabaseUnavailable, LeaseLost
+from penstock.core.nouns import Claim
+from penstock.core.outcomes import Outcome, Skipped, Succeeded
+from penstock.core.payload import plain
+from penstock.core.status import JobStatus, RetryMode
+from penstock.queue.ground import Ended, Ground
+from penstock.store import claims, groups
+from penstock.store.database import Tx
+from penstock.store.faults import is_disconnect
+from penstock.store.hot import Closing
+
+Report = tuple[UUID, UUID, Outcome]
+"""Job id, run id, and how the run ended."""
+
+_ANY_ATTEMPT = Attempt(1, 1, RetryMode.REQUEUE)
+SHARDS = 8
+
+
+def finish(ground: Ground, claim: Claim, outcome: Outcome) -> None:
+    """Report one run. Raises LeaseLost, and changes nothing, if the run was closed or its lease passed on."""
+    lost = finish_many(ground, [(claim.job_id, claim.run_id, outcome)], worker=claim.worker_id)
+    if lost:
+        raise LeaseLost(sorted(lost))
+
+
+def finish_many(ground: Ground, reports: Sequence[Report], worker: str = "") -> set[UUID]:
+    """Report a batch. Answers the run ids that were no longer ours; the others are written."""
+    if not reports:
+        return set()
+    check_results(reports)
+    try:
+        return ground.db.transact(lambda tx: close_in(ground, tx, reports, worker))
+    except (DatabaseUnavailable, ConnectionError) as error:
+        if not (is_disconnect(error) or is_disconnect(error.__cause__ or error)):
+            raise
+    # The reply to COMMIT may have been lost: what is closed by us is closed; the rest is tried once more.
+    pairs = [(job_id, run_id) for job_id, run_id, _ in reports]
+    with ground.db.read() as tx:
+        done = claims.recorded(tx, pairs)
+    rest = [report for report in reports if report[1] not in done]
+    return ground.db.transact(lambda tx: close_in(ground, tx, rest, worker)) if rest else set()
+
+
+def check_results(reports: Sequence[Report]) -> None:
+    for _, _, outcome in reports:
+        if isinstance(outcome, Succeeded) and outcome.result is not None:
+            plain("result", outcome.result)
+
+
+def close_in(ground: Ground, tx: Tx, reports: Sequence[Report], worker: str = "") -> set[UUID]:
+    """Close runs in a transaction under way; the verb under `finish`, recovery, and a job's own transaction."""
+    resolutions = _decide(tx, reports)
+    closings = [Closing(job_id, run_id, resolutions[run_id]) for job_id, run_id, _ in reports if run_id in resolutions]
+    closed = claims.close(tx, closings, shard_of(worker)) if closings else []
+    ended = []
+    for done in closed:
+        resolution = resolutions[done.run_id]
+        group_ended = False
+        if done.group_id is not None and resolution.job_status is not JobStatus.QUEUED and not resolution.chain:
+            group_ended = groups.advance(tx, done.group_id)
+        if done.hooked:
+            ended.append(Ended(done.job_id, done.tenant_id, done.run_id, resolution, done.group_id, group_ended))
+    if ended:
+        ground.outbox(tx, ended)
+    return {run_id for _, run_id, _ in reports} - {done.run_id for done in closed}
+
+
+def _decide(tx: Tx, reports: Sequence[Report]) -> dict[UUID, Resolution]:
+    """Success needs no facts. Everything else is decided on the job as it is now, under lock."""
+    resolutions = {
+        run_id: decide(_ANY_ATTEMPT, outcome)
+        for _, run_id, outcome in reports
+        if isinstance(outcome, Succeeded | Skipped)
+    }
+    rest = [report for report in reports if report[1] not in resolutions]
+    if rest:
+        facts = claims.attempts(tx, [(job_id, run_id) for job_id, run_id, _ in rest])
+        policies = claims.policies(tx, {definition_id for _, definition_id in facts.values() if definition_id})
+        for _, run_id, outcome in rest:
+            if run_id in facts:
+                attempt, definition_id = facts[run_id]
+                stored = policies.get(definition_id) if definition_id else None
+                resolutions[run_id] = decide(replace(attempt, policy=RetryPolicy.from_dict(stored)), outcome)
+    return resolutions
+
+
+def shard_of(worker: str) -> int:
+    return zlib.crc32(worker.encode()) % SHARDS

@@ -1,0 +1,231 @@
+"""The hot verbs: claim, heartbeat, close. Each is one transaction's work for a whole batch, fenced by run id."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import and_, case, delete, insert, literal, select, update
+
+from penstock.core.decide import Attempt
+from penstock.core.ids import new_id
+from penstock.core.nouns import Claim
+from penstock.core.status import JobStatus, RetryMode, RunStatus, WaitsFor
+from penstock.store import failpoints, promote, rows
+from penstock.store.database import Tx
+from penstock.store.hot import ClaimRequest, Closed, Closing
+from penstock.store.tables import definitions, in_status, jobs, run_in_status, runs, tenants
+
+
+def claim(
+    tx: Tx,
+    worker: str,
+    run_ids: Sequence[UUID],
+    lease_seconds: float,
+    *,
+    pid: int | None = None,
+    queues: Sequence[str] | None = None,
+    keys: Sequence[str] | None = None,
+    tenant_id: UUID | None = None,
+) -> list[Claim]:
+    """Claim up to `len(run_ids)` jobs in order, each with its run row. What became due, or got a slot, takes its place first."""
+    failpoints.reach("claim.before")
+    gate = tx.dialect.gate(tx.conn, tx.moment)
+    if gate.due:
+        promote.due(tx)
+    if gate.due or gate.limited:
+        promote.admit(tx)
+    open_queues = [name for name in gate.queues if queues is None or name in queues]
+    if not open_queues or not run_ids:
+        return []
+    request = ClaimRequest(
+        worker=worker,
+        pid=pid,
+        lease_seconds=lease_seconds,
+        queues=tuple(open_queues),
+        keys=None if keys is None else tuple(keys),
+        tenant_id=tenant_id,
+        run_ids=tuple(run_ids),
+        heed_reservations=gate.reserved,
+    )
+    return [rows.claim(row, worker) for row in tx.dialect.claim(tx.conn, tx.moment, request)]
+
+
+def held(tx: Tx, run_ids: Sequence[UUID]) -> list[Claim]:
+    """The claims of these runs, if they were made: for a caller whose COMMIT was not answered."""
+    query = (
+        select(jobs, tenants.c.slug, runs.c.started_at.label("run_started"))
+        .join(tenants, tenants.c.id == jobs.c.tenant_id)
+        .join(runs, and_(runs.c.job_id == jobs.c.id, runs.c.id == jobs.c.run_id))
+        .where(jobs.c.run_id.in_(run_ids), in_status(JobStatus.RUNNING))
+        .order_by(jobs.c.priority, jobs.c.position, jobs.c.queued_at, jobs.c.id)
+    )
+    names = (
+        "run_id", "tenant_id", "definition_id", "queue", "params", "attempt_no", "max_attempts", "retry_mode", "root_id",
+        "group_id", "lease_expires_at", "trace", "correlation_id",
+    )  # fmt: skip
+    return [
+        rows.claim(
+            {
+                **{name: row[name] for name in names},
+                "job_id": row["id"],
+                "key": row["definition_key"],
+                "tenant_slug": row["slug"],
+                "started_at": row["run_started"],
+            },
+            row["claimed_by"],
+        )
+        for row in tx.run(query).mappings()
+    ]
+
+
+def heartbeat(tx: Tx, pairs: Sequence[tuple[UUID, UUID]], lease_seconds: float) -> tuple[set[UUID], set[UUID]]:
+    """Extend the leases of (job, run) pairs that are still ours. Answers (jobs still held, jobs asked to stop)."""
+    extended = tx.dialect.heartbeat(tx.conn, tx.moment, pairs, lease_seconds)
+    kept = {job_id for job_id, _ in extended}
+    asked = {job_id for job_id, cancel in extended if cancel}
+    missing = [run_id for job_id, run_id in pairs if job_id not in kept]
+    if missing:
+        # A row that somebody holds at this moment was passed by, not lost: it is ours while it carries our run.
+        ours = select(jobs.c.id).where(jobs.c.run_id.in_(missing), in_status(JobStatus.RUNNING))
+        job_ids = [job_id for job_id, _ in pairs if job_id not in kept]
+        kept |= {row.id for row in tx.rows(ours.where(jobs.c.id.in_(job_ids)))}
+    return kept, asked
+
+
+def attempts(tx: Tx, pairs: Sequence[tuple[UUID, UUID]]) -> dict[UUID, tuple[Attempt, UUID | None]]:
+    """The facts a decision needs, by run id, read under lock; a run that is no longer open is missing."""
+    query = (
+        select(
+            jobs.c.run_id, jobs.c.attempt_no, jobs.c.max_attempts, jobs.c.retry_mode, jobs.c.crashes,
+            jobs.c.cancel_requested_at, jobs.c.definition_id,
+        )
+        .where(jobs.c.id.in_([job_id for job_id, _ in pairs]), in_status(JobStatus.RUNNING))
+        .order_by(jobs.c.id)
+        .with_for_update()
+    )  # fmt: skip
+    wanted = {run_id for _, run_id in pairs}
+    return {
+        row.run_id: (
+            Attempt(
+                row.attempt_no,
+                row.max_attempts,
+                RetryMode(row.retry_mode),
+                cancel_requested=row.cancel_requested_at is not None,
+                crashes=row.crashes,
+            ),
+            row.definition_id,
+        )
+        for row in tx.rows(query)
+        if row.run_id in wanted
+    }
+
+
+def close(tx: Tx, closings: Sequence[Closing], shard: int = 0) -> list[Closed]:
+    """Close runs and move their jobs as decided, with their retries. One that is missing from the answer was not ours."""
+    failpoints.reach("finish.before")
+    closed = list(tx.dialect.close(tx.conn, tx.moment, closings, shard))
+    failpoints.reach("finish.before_retry")
+    ours = {done.run_id for done in closed}
+    for closing in closings:
+        if closing.resolution.chain and closing.run_id in ours:
+            chain(tx, closing.job_id, closing.resolution.delay or 0.0)
+    return closed
+
+
+def chain(tx: Tx, job_id: UUID, delay: float) -> UUID:
+    """A new job that retries this one, due after `delay`. `UNIQUE (retry_of)` holds that there is only one."""
+    retry_id = new_id()
+    copied = (
+        "tenant_id", "definition_id", "definition_key", "queue", "priority", "params", "source", "source_ref", "dedupe_key",
+        "correlation_id", "attempt_no", "max_attempts", "retry_mode", "root_id", "group_id", "group_position", "trigger_id",
+        "tick_at", "created_by", "trace", "crashes",
+    )  # fmt: skip
+    ours: dict[str, Any] = {
+        "id": literal(retry_id, jobs.c.id.type),
+        "retry_of": jobs.c.id,
+        "status": literal(str(JobStatus.QUEUED)),
+        "claimable": literal(False),
+        "waits_for": literal(str(WaitsFor.TIME)),
+        "slot": literal(False),
+        "position": literal(0),
+        "scheduled_for": tx.later(delay),
+        "created_at": tx.now,
+        "queued_at": tx.now,
+    }
+    source = select(*(jobs.c[name] for name in copied), *(value.label(name) for name, value in ours.items())).where(
+        jobs.c.id == job_id
+    )
+    tx.run(insert(jobs).from_select([*copied, *ours], source))
+    return retry_id
+
+
+def release(tx: Tx, pairs: Sequence[tuple[UUID, UUID]]) -> int:
+    """Give claims that were never started back untouched: the run is as if it had not been, the place is kept."""
+    returned = 0
+    for job_id, run_id in pairs:
+        given = tx.count(
+            update(jobs)
+            .where(jobs.c.id == job_id, jobs.c.run_id == run_id, in_status(JobStatus.RUNNING))
+            .values(
+                status=JobStatus.QUEUED,
+                claimable=True,
+                attempt_no=jobs.c.attempt_no - 1,
+                started_at=case((jobs.c.attempt_no > 1, jobs.c.started_at)),
+                run_id=None,
+                claimed_by=None,
+                lease_expires_at=None,
+            )
+        )
+        if given:
+            tx.run(delete(runs).where(runs.c.job_id == job_id, runs.c.id == run_id, run_in_status(RunStatus.RUNNING)))
+            returned += 1
+    return returned
+
+
+def report_progress(tx: Tx, job_id: UUID, run_id: UUID, values: dict[str, Any]) -> bool:
+    """Progress of a run that is still open; a stale one changes nothing."""
+    return bool(
+        tx.count(
+            update(jobs)
+            .where(jobs.c.id == job_id, jobs.c.run_id == run_id, in_status(JobStatus.RUNNING))
+            .values(progress=values)
+        )
+    )
+
+
+def report_tails(tx: Tx, job_id: UUID, run_id: UUID, stdout: str | None, stderr: str | None) -> bool:
+    """What an open run has printed lately."""
+    return bool(
+        tx.count(
+            update(runs)
+            .where(runs.c.job_id == job_id, runs.c.id == run_id, run_in_status(RunStatus.RUNNING))
+            .values(stdout_tail=stdout, stderr_tail=stderr)
+        )
+    )
+
+
+def append_artifacts(tx: Tx, job_id: UUID, run_id: UUID, artifacts: Sequence[dict[str, Any]]) -> bool:
+    """Artifacts are the one thing that may be added to a run, even a finished one."""
+    where = and_(runs.c.job_id == job_id, runs.c.id == run_id)
+    row = tx.first(select(runs.c.artifacts).where(where).with_for_update())
+    if row is None:
+        return False
+    tx.run(update(runs).where(where).values(artifacts=[*(row.artifacts or []), *artifacts]))
+    return True
+
+
+def policies(tx: Tx, ids: set[UUID]) -> dict[UUID, Any]:
+    found = tx.rows(select(definitions.c.id, definitions.c.retry_policy).where(definitions.c.id.in_(ids)))
+    return {row.id: row.retry_policy for row in found}
+
+
+def recorded(tx: Tx, pairs: Sequence[tuple[UUID, UUID]]) -> set[UUID]:
+    """Of these (job, run) pairs, the runs that are closed already: for a caller whose COMMIT was not answered."""
+    query = select(runs.c.id).where(
+        runs.c.job_id.in_([job_id for job_id, _ in pairs]),
+        runs.c.id.in_([run_id for _, run_id in pairs]),
+        runs.c.status != RunStatus.RUNNING,
+    )
+    return {row.id for row in tx.rows(query)}

@@ -1,0 +1,105 @@
+"""Definitions: what may be asked for. A tenant sees its own, then those offered to everyone."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, insert, or_, select, update
+
+from penstock.core.ids import new_id
+from penstock.core.nouns import Definition
+from penstock.core.status import WaitsFor
+from penstock.store import rows
+from penstock.store.database import Tx
+from penstock.store.tables import definitions, jobs, triggers
+
+
+def _visible(tenant_id: UUID | None) -> ColumnElement[bool]:
+    if tenant_id is None:
+        return definitions.c.tenant_id.is_(None)
+    return or_(definitions.c.tenant_id == tenant_id, definitions.c.tenant_id.is_(None))
+
+
+def by_key(tx: Tx, tenant_id: UUID | None, key: str) -> Definition | None:
+    """The tenant's own definition of this key, else the one offered to everyone."""
+    found = tx.run(
+        select(definitions)
+        .where(_visible(tenant_id), definitions.c.key == key)
+        .order_by(definitions.c.tenant_id.is_(None))
+        .limit(1)
+    )
+    row = found.mappings().first()
+    return rows.definition(row) if row else None
+
+
+def owned(tx: Tx, tenant_id: UUID | None, key: str, *, lock: bool = False) -> Definition | None:
+    owner = definitions.c.tenant_id.is_(None) if tenant_id is None else definitions.c.tenant_id == tenant_id
+    query = select(definitions).where(owner, definitions.c.key == key)
+    row = tx.run(query.with_for_update() if lock else query).mappings().first()
+    return rows.definition(row) if row else None
+
+
+def by_id(tx: Tx, definition_id: UUID) -> Definition | None:
+    row = tx.run(select(definitions).where(definitions.c.id == definition_id)).mappings().first()
+    return rows.definition(row) if row else None
+
+
+def by_ids(tx: Tx, ids: set[UUID]) -> dict[UUID, Definition]:
+    found = tx.run(select(definitions).where(definitions.c.id.in_(ids))).mappings()
+    return {row["id"]: rows.definition(row) for row in found}
+
+
+def visible(tx: Tx, tenant_id: UUID | None, *, archived: bool = False) -> list[Definition]:
+    query = select(definitions).where(_visible(tenant_id)).order_by(definitions.c.key)
+    if not archived:
+        query = query.where(definitions.c.is_active)
+    return [rows.definition(row) for row in tx.run(query).mappings()]
+
+
+def add(tx: Tx, tenant_id: UUID | None, key: str, values: dict[str, Any]) -> Definition:
+    statement = (
+        insert(definitions)
+        .values(id=new_id(), tenant_id=tenant_id, key=key, created_at=tx.now, updated_at=tx.now, **values)
+        .returning(definitions)
+    )
+    return rows.definition(tx.run(statement).mappings().one())
+
+
+def change(tx: Tx, definition_id: UUID, values: dict[str, Any]) -> Definition:
+    """Change it, and its version: what enqueues saw before is checked against it."""
+    statement = (
+        update(definitions)
+        .where(definitions.c.id == definition_id)
+        .values(**values, version=definitions.c.version + 1, updated_at=tx.now)
+        .returning(definitions)
+    )
+    return rows.definition(tx.run(statement).mappings().one())
+
+
+def park(tx: Tx, definition_id: UUID) -> int:
+    """Put what could be claimed back behind the limit; `admit` lets it through again as slots allow."""
+    return tx.count(
+        update(jobs)
+        .where(jobs.c.claimable, jobs.c.definition_id == definition_id)
+        .values(claimable=False, waits_for=WaitsFor.LIMIT, slot=False)
+    )
+
+
+def park_tenant(tx: Tx, tenant_id: UUID) -> int:
+    return tx.count(
+        update(jobs)
+        .where(jobs.c.claimable, jobs.c.tenant_id == tenant_id)
+        .values(claimable=False, waits_for=WaitsFor.LIMIT, slot=False)
+    )
+
+
+def disable_triggers(tx: Tx, definition_id: UUID, reason: str) -> list[str]:
+    """Disable the triggers of an archived definition; answers their labels."""
+    found = tx.run(
+        update(triggers)
+        .where(triggers.c.definition_id == definition_id, triggers.c.is_enabled, triggers.c.deleted_at.is_(None))
+        .values(is_enabled=False, disabled_reason=reason, updated_at=tx.now)
+        .returning(triggers.c.label)
+    )
+    return sorted(found.scalars())

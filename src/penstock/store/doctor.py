@@ -1,0 +1,261 @@
+"""Each promise as queries over the live database. A row in the answer is a violation; a clean database answers none.
+
+The same text runs on both databases. `:now` is the clock that rules, `:grace` the time recovery may take.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+from sqlalchemy import bindparam, text
+
+from penstock.core.nouns import Violation, Warning_
+from penstock.store.database import Tx
+from penstock.store.types import UtcTime
+
+
+class Check(NamedTuple):
+    name: str
+    promise: str
+    sql: str
+
+
+CHECKS = (
+    Check(
+        "running job without its open run", "P2",
+        "SELECT j.id FROM penstock_jobs j LEFT JOIN penstock_runs r ON r.job_id = j.id AND r.id = j.run_id AND r.status = 'running'"
+        " WHERE j.status = 'running' AND r.id IS NULL",
+    ),
+    Check(
+        "open run whose job is not running on it", "P2",
+        "SELECT r.id FROM penstock_runs r LEFT JOIN penstock_jobs j ON j.id = r.job_id AND j.run_id = r.id AND j.status = 'running'"
+        " WHERE r.status = 'running' AND j.id IS NULL",
+    ),
+    Check(
+        "run without a job", "P2",
+        "SELECT r.id FROM penstock_runs r LEFT JOIN penstock_jobs j ON j.id = r.job_id WHERE j.id IS NULL",
+    ),
+    Check(
+        "finished run without an end, or that ends before it starts", "P7",
+        "SELECT id FROM penstock_runs WHERE (status <> 'running') <> (finished_at IS NOT NULL) OR finished_at < started_at"
+        " OR (status = 'running' AND exit_code IS NOT NULL)",
+    ),
+    Check(
+        "more than one open run for a job", "P4",
+        "SELECT job_id FROM penstock_runs WHERE status = 'running' GROUP BY job_id HAVING count(*) > 1",
+    ),
+    Check(
+        "chain job that ran more than once", "P4",
+        "SELECT j.id FROM penstock_jobs j JOIN penstock_runs r ON r.job_id = j.id WHERE j.retry_mode = 'chain'"
+        " GROUP BY j.id HAVING count(*) > 1",
+    ),
+    Check(
+        "more than one success for one request", "P3",
+        "SELECT root_id FROM penstock_jobs WHERE status = 'succeeded' AND (retry_of IS NOT NULL OR id IN"
+        " (SELECT root_id FROM penstock_jobs WHERE retry_of IS NOT NULL)) GROUP BY root_id HAVING count(*) > 1"
+        " UNION ALL SELECT job_id FROM penstock_runs WHERE status IN ('succeeded', 'skipped') AND job_id IN"
+        " (SELECT id FROM penstock_jobs WHERE status IN ('succeeded', 'queued', 'running'))"
+        " AND status = 'succeeded' GROUP BY job_id HAVING count(*) > 1",
+    ),
+    Check(
+        "job that ended otherwise than its last run", "P2",
+        "SELECT j.id FROM penstock_jobs j LEFT JOIN penstock_runs r ON r.job_id = j.id AND r.id = j.run_id"
+        " WHERE (j.status = 'succeeded' AND (r.id IS NULL OR r.status NOT IN ('succeeded', 'skipped')))"
+        " OR (j.status IN ('failed', 'dead_letter') AND (r.id IS NULL OR r.status IN ('running', 'succeeded')))",
+    ),
+    Check(
+        "lease on a job that is not running, or a running job without one", "P3",
+        "SELECT id FROM penstock_jobs WHERE (status = 'running') <> (lease_expires_at IS NOT NULL)"
+        " OR (status = 'running' AND (claimed_by IS NULL OR run_id IS NULL))",
+    ),
+    Check(
+        "running past its lease for longer than recovery may take", "P11",
+        "SELECT id FROM penstock_jobs WHERE status = 'running' AND lease_expires_at < :overdue",
+    ),
+    Check(
+        "attempts beyond the maximum", "P4",
+        "SELECT id FROM penstock_jobs WHERE attempt_no > max_attempts OR attempt_no < 0",
+    ),
+    Check(
+        "attempts that do not match the runs", "P2",
+        "SELECT j.id FROM penstock_jobs j JOIN penstock_runs r ON r.job_id = j.id AND r.id = j.run_id WHERE r.attempt_no <> j.attempt_no",
+    ),
+    Check(
+        "superseded job without its retry", "P1",
+        "SELECT j.id FROM penstock_jobs j LEFT JOIN penstock_jobs n ON n.retry_of = j.id"
+        " WHERE j.status = 'failed' AND j.retry_mode = 'chain' AND j.attempt_no < j.max_attempts AND n.id IS NULL",
+    ),
+    Check(
+        "retry chain that forks or changes what it retries", "P4",
+        "SELECT retry_of FROM penstock_jobs WHERE retry_of IS NOT NULL GROUP BY retry_of HAVING count(*) > 1"
+        " UNION ALL SELECT n.id FROM penstock_jobs n JOIN penstock_jobs p ON p.id = n.retry_of WHERE n.tenant_id <> p.tenant_id"
+        " OR n.definition_key <> p.definition_key OR n.root_id <> p.root_id OR n.attempt_no < p.attempt_no"
+        " OR p.status IN ('queued', 'running', 'succeeded')",
+    ),
+    Check(
+        "two active jobs of one dedupe key", "P6",
+        "SELECT min(CAST(id AS text)) FROM penstock_jobs WHERE dedupe_key IS NOT NULL AND status IN ('queued', 'running')"
+        " GROUP BY tenant_id, dedupe_key HAVING count(*) > 1",
+    ),
+    Check(
+        "claimable flag that contradicts the status", "P5",
+        "SELECT id FROM penstock_jobs WHERE claimable <> (status = 'queued' AND waits_for IS NULL)"
+        " OR (waits_for IS NOT NULL AND status <> 'queued')",
+    ),
+    Check(
+        "due for longer than recovery may take and still waiting for its time", "P5",
+        "SELECT id FROM penstock_jobs WHERE waits_for = 'time' AND scheduled_for < :overdue AND EXISTS"
+        " (SELECT 1 FROM penstock_jobs c WHERE c.status = 'running' AND c.started_at > :overdue)",
+    ),
+    Check(
+        "job in a queue that nobody can see", "P5",
+        "SELECT j.id FROM penstock_jobs j LEFT JOIN penstock_queues q ON q.name = j.queue WHERE j.status = 'queued' AND q.name IS NULL",
+    ),
+    Check(
+        "started before it was asked for, or ended before it started", "P7",
+        "SELECT id FROM penstock_jobs WHERE started_at < created_at OR finished_at < started_at"
+        " OR (status IN ('running', 'succeeded', 'failed', 'dead_letter') AND started_at IS NULL)",
+    ),
+    Check(
+        "run that started before its job was due", "P5",
+        "SELECT r.id FROM penstock_runs r JOIN penstock_jobs j ON j.id = r.job_id AND j.run_id = r.id"
+        " WHERE j.status <> 'queued' AND r.started_at < j.scheduled_for",
+    ),
+    Check(
+        "terminal job without its end, or active job with one", "P7",
+        "SELECT id FROM penstock_jobs WHERE (finished_at IS NOT NULL) <> (status IN ('succeeded', 'failed', 'canceled', 'dead_letter'))",
+    ),
+    Check(
+        "sequential member that started before its predecessor ended", "P8",
+        "SELECT b.id FROM penstock_jobs a JOIN penstock_jobs b ON b.group_id = a.group_id AND b.group_position > a.group_position"
+        " JOIN penstock_groups g ON g.id = a.group_id AND g.mode = 'sequential'"
+        " WHERE a.status IN ('queued', 'running') AND (b.status = 'running' OR b.claimable)",
+    ),
+    Check(
+        "sequential group whose next member was never let go", "P8",
+        "SELECT b.id FROM penstock_jobs b JOIN penstock_groups g ON g.id = b.group_id AND g.mode = 'sequential'"
+        " WHERE b.waits_for = 'group' AND NOT EXISTS (SELECT 1 FROM penstock_jobs a WHERE a.group_id = b.group_id"
+        " AND a.group_position < b.group_position AND a.status IN ('queued', 'running'))",
+    ),
+    Check(
+        "two active reservations of one tenant", "P9",
+        "SELECT min(CAST(id AS text)) FROM penstock_reservations WHERE status = 'active' GROUP BY tenant_id HAVING count(*) > 1",
+    ),
+    Check(
+        "claimed while its tenant was reserved", "P9",
+        "SELECT r.id FROM penstock_runs r JOIN penstock_reservations v ON v.tenant_id = r.tenant_id"
+        " WHERE v.status = 'active' AND r.started_at > v.reserved_at AND r.started_at < v.expires_at AND v.expires_at > :now",
+    ),
+    Check(
+        "active reservation past its expiry for longer than recovery may take", "P9",
+        "SELECT id FROM penstock_reservations WHERE status = 'active' AND expires_at < :overdue",
+    ),
+    Check(
+        "run of another tenant than its job", "P10",
+        "SELECT r.id FROM penstock_runs r JOIN penstock_jobs j ON j.id = r.job_id WHERE r.tenant_id <> j.tenant_id",
+    ),
+    Check(
+        "job, trigger or tick that reaches into another tenant", "P10",
+        "SELECT j.id FROM penstock_jobs j JOIN penstock_definitions d ON d.id = j.definition_id"
+        " WHERE d.tenant_id IS NOT NULL AND d.tenant_id <> j.tenant_id"
+        " UNION ALL SELECT j.id FROM penstock_jobs j JOIN penstock_groups g ON g.id = j.group_id WHERE g.tenant_id <> j.tenant_id"
+        " UNION ALL SELECT j.id FROM penstock_jobs j JOIN penstock_triggers t ON t.id = j.trigger_id WHERE t.tenant_id <> j.tenant_id"
+        " UNION ALL SELECT t.id FROM penstock_triggers t JOIN penstock_definitions d ON d.id = t.definition_id"
+        "  WHERE d.tenant_id IS NOT NULL AND d.tenant_id <> t.tenant_id",
+    ),
+    Check(
+        "job without a tenant", "P10",
+        "SELECT j.id FROM penstock_jobs j LEFT JOIN penstock_tenants t ON t.id = j.tenant_id WHERE t.id IS NULL",
+    ),
+    Check(
+        "fired tick without exactly one job, or a skipped one with a job", "P6",
+        "SELECT t.trigger_id FROM penstock_ticks t LEFT JOIN penstock_jobs j ON j.trigger_id = t.trigger_id AND j.tick_at = t.tick_at"
+        " AND j.retry_of IS NULL GROUP BY t.trigger_id, t.tick_at, t.outcome, t.job_id"
+        " HAVING count(j.id) > 1 OR (t.outcome <> 'fired' AND count(j.id) > 0)",
+    ),
+    Check(
+        "schedule's job without its tick", "P6",
+        "SELECT j.id FROM penstock_jobs j LEFT JOIN penstock_ticks t ON t.trigger_id = j.trigger_id AND t.tick_at = j.tick_at"
+        " WHERE j.tick_at IS NOT NULL AND t.trigger_id IS NULL",
+    ),
+    Check(
+        "tick from before its trigger existed", "P6",
+        "SELECT t.trigger_id FROM penstock_ticks t JOIN penstock_triggers g ON g.id = t.trigger_id WHERE t.tick_at < g.created_at",
+    ),
+    Check(
+        "more jobs let through than a definition's limit", "P5",
+        "SELECT d.id FROM penstock_definitions d JOIN penstock_jobs j ON j.definition_id = d.id AND j.slot"
+        " WHERE d.max_running IS NOT NULL GROUP BY d.id, d.max_running HAVING count(*) > d.max_running",
+    ),
+    Check(
+        "delivery attempts that skip a number", "P7",
+        "SELECT message_id FROM penstock_deliveries GROUP BY webhook_id, message_id HAVING count(*) <> max(attempt)",
+    ),
+    Check(
+        "tenant far ahead of the queue's clock while others wait", "P13",
+        "SELECT a.id FROM penstock_jobs a WHERE a.claimable AND a.position < 0 AND EXISTS (SELECT 1 FROM penstock_jobs b"
+        " WHERE b.claimable AND b.priority = a.priority AND b.tenant_id <> a.tenant_id AND b.position > 0"
+        " AND b.queued_at < a.queued_at AND a.position < -1000000)",
+    ),
+)  # fmt: skip
+
+
+def violations(tx: Tx, grace: float, most: int = 20) -> list[Violation]:
+    now = tx.time()
+    moments = {"now": now, "overdue": now - timedelta(seconds=grace)}
+    found = []
+    for check in CHECKS:
+        params = {name: moment for name, moment in moments.items() if f":{name}" in check.sql}
+        binds = [bindparam(name, type_=UtcTime()) for name in params]
+        rows = tx.rows(text(f"{check.sql} LIMIT {most}").bindparams(*binds), params)
+        if rows:
+            found.append(Violation(check.name, check.promise, tuple(str(row[0]) for row in rows)))
+    return found
+
+
+def warnings(tx: Tx) -> list[Warning_]:
+    return _postgres_warnings(tx) if tx.dialect.name == "postgresql" else _sqlite_warnings(tx)
+
+
+def _postgres_warnings(tx: Tx) -> list[Warning_]:
+    found = []
+    old = tx.rows(
+        text(
+            "SELECT pid, round(extract(epoch FROM now() - xact_start)) AS age FROM pg_stat_activity"
+            " WHERE datname = current_database() AND xact_start < now() - interval '60 seconds' ORDER BY xact_start LIMIT 5"
+        )
+    )
+    for row in old:
+        message = f"The transaction of backend {row.pid} has been open for {row.age} s: the queue slows down while it is. End it."
+        found.append(Warning_("old open transaction", message))
+    asynchronous = tx.rows(text("SELECT application_name FROM pg_stat_replication WHERE sync_state = 'async'"))
+    for row in asynchronous:
+        message = (
+            f"The standby {row.application_name} is asynchronous: jobs acknowledged just before a failover can be lost."
+        )
+        found.append(Warning_("asynchronous standby", message))
+    if tx.scalar(text("SELECT current_setting('synchronous_commit')")) == "off":
+        found.append(
+            Warning_("asynchronous commit", "synchronous_commit is off: acknowledged jobs can be lost in a crash.")
+        )
+    if tx.scalar(text("SELECT current_setting('fsync')")) == "off":
+        found.append(Warning_("no fsync", "fsync is off: a power cut can lose or corrupt everything."))
+    return found
+
+
+def _sqlite_warnings(tx: Tx) -> list[Warning_]:
+    found = []
+    path = tx.conn.engine.url.database
+    wal = Path(f"{path}-wal")
+    if path and wal.exists() and wal.stat().st_size > 64 * 1024 * 1024:
+        size = wal.stat().st_size // (1024 * 1024)
+        message = f"The write-ahead log has grown to {size} MiB: some reader keeps a transaction open. Find and end it."
+        found.append(Warning_("large write-ahead log", message))
+    latest = tx.scalar(text("SELECT latest FROM penstock_clock").columns(latest=UtcTime()))
+    if latest is not None and tx.moment is not None and latest > tx.moment:
+        behind = (latest - tx.moment).total_seconds()
+        message = f"The machine's clock is {behind:.0f} s behind the latest time this database has seen. Check its time service."
+        found.append(Warning_("clock that ran backwards", message))
+    return found

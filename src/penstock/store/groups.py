@@ -1,0 +1,101 @@
+"""Groups: jobs that belong together. What a member's end means for the rest is written with that end."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from sqlalchemy import insert, select, update
+from sqlalchemy.orm import aliased
+
+from penstock.core.groups import next_step
+from penstock.core.nouns import Job
+from penstock.core.status import TERMINAL, JobStatus, WaitsFor
+from penstock.store import failpoints, rows
+from penstock.store.database import Tx
+from penstock.store.tables import groups, jobs, waiting_for
+
+PREDECESSOR_FAILED = "predecessor failed"
+
+
+def add(
+    tx: Tx, tenant_id: UUID, group_id: UUID, mode: str, on_failure: str, label: str | None, created_by: str | None
+) -> None:
+    values = {"id": group_id, "tenant_id": tenant_id, "mode": mode, "on_failure": on_failure, "label": label}
+    tx.run(insert(groups).values(**values, created_by=created_by, created_at=tx.now))
+    failpoints.reach("group.after_insert")
+
+
+def header(tx: Tx, tenant_id: UUID, group_id: UUID) -> dict[str, object] | None:
+    row = tx.run(select(groups).where(groups.c.id == group_id, groups.c.tenant_id == tenant_id)).mappings().first()
+    return dict(row) if row else None
+
+
+def listed(tx: Tx, tenant_id: UUID, limit: int, offset: int = 0) -> list[UUID]:
+    query = select(groups.c.id).where(groups.c.tenant_id == tenant_id).order_by(groups.c.id.desc())
+    return [row.id for row in tx.rows(query.limit(limit).offset(offset))]
+
+
+def members(tx: Tx, group_id: UUID) -> list[Job]:
+    """Every member by its chain's last job, in the group's order."""
+    retry = aliased(jobs)
+    newer = select(retry.c.id).where(retry.c.retry_of == jobs.c.id).exists()
+    query = (
+        select(*rows.JOB_COLUMNS).where(jobs.c.group_id == group_id, ~newer).order_by(jobs.c.group_position, jobs.c.id)
+    )
+    return [rows.job(row) for row in tx.run(query).mappings()]
+
+
+def advance(tx: Tx, group_id: UUID) -> bool:
+    """After a member ended: let the next one go, or cancel the rest. Answers whether the whole group has now ended."""
+    group = tx.first(select(groups).where(groups.c.id == group_id).with_for_update())
+    if group is None:
+        return False
+    found = members(tx, group_id)
+    failpoints.reach("finish.before_group")
+    if group.mode == "sequential":
+        for index, member in enumerate(found):
+            if member.status in TERMINAL:
+                if next_step(group.on_failure, member.status) == "stop":
+                    _cancel_waiting(tx, group_id, [job.id for job in found[index + 1 :]])
+                    break
+                continue
+            if member.waits_for is WaitsFor.GROUP:
+                _let_go(tx, member.id)
+            break
+        found = members(tx, group_id)
+    return all(member.status in TERMINAL for member in found)
+
+
+def _let_go(tx: Tx, job_id: UUID) -> None:
+    # It waits for its time now, which may be over: the next claim gives it its place.
+    tx.run(update(jobs).where(jobs.c.id == job_id, waiting_for(WaitsFor.GROUP)).values(waits_for=WaitsFor.TIME))
+    tx.dialect.wake(tx.conn, [tx.scalar(select(jobs.c.queue).where(jobs.c.id == job_id))])
+
+
+def _cancel_waiting(tx: Tx, group_id: UUID, ids: list[UUID]) -> None:
+    tx.run(
+        update(jobs)
+        .where(jobs.c.group_id == group_id, jobs.c.id.in_(ids), waiting_for(WaitsFor.GROUP))
+        .values(status=JobStatus.CANCELED, waits_for=None, finished_at=tx.now, last_error=PREDECESSOR_FAILED)
+    )
+
+
+def rearm(tx: Tx, group_id: UUID, after: int) -> None:
+    """A dead member is tried again: those canceled because of it wait for it again."""
+    tx.run(
+        update(jobs)
+        .where(
+            jobs.c.group_id == group_id,
+            jobs.c.group_position > after,
+            jobs.c.status == JobStatus.CANCELED,
+            jobs.c.last_error == PREDECESSOR_FAILED,
+            jobs.c.attempt_no == 0,
+        )
+        .values(status=JobStatus.QUEUED, waits_for=WaitsFor.GROUP, finished_at=None, last_error=None)
+    )
+
+
+def stalled(tx: Tx) -> list[UUID]:
+    """Groups with a member that waits for its turn: candidates for `advance` after a crash of older code."""
+    query = select(jobs.c.group_id).where(waiting_for(WaitsFor.GROUP)).distinct().order_by(jobs.c.group_id)
+    return [row.group_id for row in tx.rows(query)]

@@ -1,0 +1,217 @@
+"""Jobs: written, read, listed, and changed while they wait. The hot verbs are in `claims`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, and_, func, literal, or_, select, union_all, update
+
+from penstock.core.nouns import Job, Run
+from penstock.core.status import JobStatus
+from penstock.store import failpoints, rows
+from penstock.store.database import Tx
+from penstock.store.hot import NewJob, Written
+from penstock.store.tables import jobs, queues, runs
+
+
+def insert(tx: Tx, new: Sequence[NewJob]) -> dict[UUID, Written]:
+    """Write them, each at its place. Answers those written: one missing met a changed definition, an inactive tenant,
+    or an active job of the same dedupe key."""
+    failpoints.reach("enqueue.before")
+    written = {made.id: made for made in tx.dialect.insert_jobs(tx.conn, tx.moment, new)}
+    failpoints.reach("enqueue.after")
+    return written
+
+
+def get(tx: Tx, tenant_id: UUID, job_id: UUID, *, lock: bool = False) -> Job | None:
+    query = select(*rows.JOB_COLUMNS).where(jobs.c.id == job_id, jobs.c.tenant_id == tenant_id)
+    row = tx.run(query.with_for_update() if lock else query).mappings().first()
+    return rows.job(row) if row else None
+
+
+def get_many(tx: Tx, ids: Sequence[UUID]) -> list[Job]:
+    found = tx.run(select(*rows.JOB_COLUMNS).where(jobs.c.id.in_(ids))).mappings()
+    by_id = {row["id"]: rows.job(row) for row in found}
+    return [by_id[i] for i in ids if i in by_id]
+
+
+def active_with_dedupe_key(tx: Tx, tenant_id: UUID, dedupe_key: str) -> Job | None:
+    row = (
+        tx.run(
+            select(*rows.JOB_COLUMNS).where(
+                jobs.c.tenant_id == tenant_id,
+                jobs.c.dedupe_key == dedupe_key,
+                jobs.c.status.in_((JobStatus.QUEUED, JobStatus.RUNNING)),
+            )
+        )
+        .mappings()
+        .first()
+    )
+    return rows.job(row) if row else None
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What a list may be narrowed by. The tenant is not part of it: it comes first, always."""
+
+    statuses: tuple[JobStatus, ...] = tuple(JobStatus)
+    source: str | None = None
+    key: str | None = None
+    queue: str | None = None
+    correlation_id: str | None = None
+    group_id: UUID | None = None
+    trigger_id: UUID | None = None
+    root_id: UUID | None = None
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+    search: str | None = None
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        found: list[ColumnElement[bool]] = []
+        for column, value in (
+            (jobs.c.source, self.source),
+            (jobs.c.queue, self.queue),
+            (jobs.c.correlation_id, self.correlation_id),
+            (jobs.c.group_id, self.group_id),
+            (jobs.c.trigger_id, self.trigger_id),
+            (jobs.c.root_id, self.root_id),
+        ):
+            if value is not None:
+                found.append(column == value)
+        if self.key is not None:
+            found.append(_matches(jobs.c.definition_key, self.key))
+        if self.created_after is not None:
+            found.append(jobs.c.created_at >= self.created_after)
+        if self.created_before is not None:
+            found.append(jobs.c.created_at < self.created_before)
+        if self.search:
+            pattern = f"%{_escape(self.search.lower())}%"
+            texts = (jobs.c.definition_key, jobs.c.last_error, jobs.c.correlation_id, jobs.c.dedupe_key)
+            found.append(or_(*(func.lower(column).like(pattern, escape="\\") for column in texts)))
+        return found
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+
+
+def _matches(column: Any, pattern: str) -> ColumnElement[bool]:
+    if "*" not in pattern:
+        return and_(column == pattern)
+    return and_(column.like("%".join(_escape(part) for part in pattern.split("*")), escape="\\"))
+
+
+def listed(
+    tx: Tx, tenant_id: UUID, where: Filter, limit: int, offset: int = 0, before: UUID | None = None
+) -> list[Job]:
+    """Newest first. One ordered index probe per status, merged, so that history is never sorted."""
+    branches = []
+    for status in where.statuses:
+        branch = select(jobs.c.id).where(jobs.c.tenant_id == tenant_id, jobs.c.status == status, *where.conditions())
+        if before is not None:
+            branch = branch.where(jobs.c.id < before)
+        # A subquery, because SQLite allows no ORDER BY inside the parts of a UNION.
+        branches.append(select(branch.order_by(jobs.c.id.desc()).limit(limit + offset).subquery()))
+    if not branches:
+        return []
+    merged = union_all(*branches).subquery()
+    ids = select(merged.c.id).order_by(merged.c.id.desc()).limit(limit).offset(offset)
+    return get_many(tx, [row.id for row in tx.rows(ids)])
+
+
+def count(tx: Tx, tenant_id: UUID, where: Filter, cap: int | None = None) -> int:
+    query = select(literal(1)).where(
+        jobs.c.tenant_id == tenant_id, jobs.c.status.in_(where.statuses), *where.conditions()
+    )
+    return int(tx.scalar(select(func.count()).select_from((query.limit(cap) if cap else query).subquery())))
+
+
+def counts(tx: Tx, tenant_id: UUID, cap: int | None = None) -> dict[JobStatus, int]:
+    """How many in each status; `cap` bounds the work on long histories."""
+    parts = []
+    for status in JobStatus:
+        part = select(literal(1)).where(jobs.c.tenant_id == tenant_id, jobs.c.status == status)
+        part = part.limit(cap) if cap else part
+        parts.append(select(func.count()).select_from(part.subquery()).scalar_subquery())
+    found = tx.run(select(*parts)).one()
+    return dict(zip(JobStatus, (int(n) for n in found), strict=True))
+
+
+def oldest_queued_at(tx: Tx, tenant_id: UUID) -> datetime | None:
+    """When the longest-waiting job that could run was queued; ids grow with time."""
+    query = select(jobs.c.queued_at).where(
+        jobs.c.tenant_id == tenant_id, jobs.c.status == JobStatus.QUEUED, jobs.c.claimable
+    )
+    value: datetime | None = tx.scalar(query.order_by(jobs.c.id).limit(1))
+    return value
+
+
+def runs_of(tx: Tx, tenant_id: UUID, job_id: UUID) -> list[Run]:
+    query = (
+        select(runs, jobs.c.params)
+        .join(jobs, jobs.c.id == runs.c.job_id)
+        .where(runs.c.job_id == job_id, jobs.c.tenant_id == tenant_id)
+        .order_by(runs.c.attempt_no)
+    )
+    return [rows.run(row) for row in tx.run(query).mappings()]
+
+
+def chain_of(tx: Tx, tenant_id: UUID, root_id: UUID) -> list[Job]:
+    """A root and its retries, first to last."""
+    query = select(*rows.JOB_COLUMNS).where(
+        jobs.c.tenant_id == tenant_id,
+        or_(jobs.c.id == root_id, and_(jobs.c.root_id == root_id, jobs.c.retry_of.is_not(None))),
+    )
+    found = {row["retry_of"]: rows.job(row) for row in tx.run(query).mappings()}
+    ordered: list[Job] = []
+    current = found.get(None)
+    while current is not None and len(ordered) < len(found):
+        ordered.append(current)
+        current = found.get(current.id)
+    return ordered
+
+
+def retry_of(tx: Tx, job_id: UUID) -> UUID | None:
+    """The job that retries this one, if there is one."""
+    found: UUID | None = tx.scalar(select(jobs.c.id).where(jobs.c.retry_of == job_id))
+    return found
+
+
+def largest_position(tx: Tx, tenant_id: UUID, priority: int) -> int | None:
+    value: int | None = tx.scalar(
+        select(func.max(jobs.c.position)).where(
+            jobs.c.claimable, jobs.c.tenant_id == tenant_id, jobs.c.priority == priority
+        )
+    )
+    return value
+
+
+def smallest_position(tx: Tx, priority: int) -> int | None:
+    """The queue's clock: the first waiting place of anyone at this priority, one probe per queue."""
+    per_queue = (
+        select(func.min(jobs.c.position))
+        .where(jobs.c.claimable, jobs.c.queue == queues.c.name, jobs.c.priority == priority)
+        .correlate(queues)
+        .scalar_subquery()
+    )
+    value: int | None = tx.scalar(select(func.min(per_queue)).select_from(queues))
+    return value
+
+
+def change(tx: Tx, job_id: UUID, values: dict[str, Any], *conditions: ColumnElement[bool]) -> Job | None:
+    statement = update(jobs).where(jobs.c.id == job_id, *conditions).values(**values).returning(*rows.JOB_COLUMNS)
+    row = tx.run(statement).mappings().first()
+    return rows.job(row) if row else None
+
+
+def keep_snapshots(tx: Tx, job: Job) -> None:
+    """Before its params change, give the earlier runs their own copy of what they ran with."""
+    tx.run(
+        update(runs)
+        .where(runs.c.job_id == job.id, runs.c.params_snapshot.is_(None))
+        .values(params_snapshot=dict(job.params))
+    )

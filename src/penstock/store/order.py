@@ -1,0 +1,74 @@
+"""The places of one tenant's waiting jobs at one priority."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import and_, bindparam, or_, select, update
+
+from penstock.core.nouns import Job
+from penstock.core.position import GAP
+from penstock.store.database import Tx
+from penstock.store.tables import jobs
+
+_KEY = (jobs.c.position, jobs.c.queued_at, jobs.c.id)
+
+
+def _lane(tenant_id: UUID, priority: int) -> Any:
+    return and_(jobs.c.claimable, jobs.c.tenant_id == tenant_id, jobs.c.priority == priority)
+
+
+def edge(tx: Tx, tenant_id: UUID, priority: int, *, first: bool, but: UUID) -> int | None:
+    """The first or last place of the tenant's own jobs, leaving one out."""
+    column = jobs.c.position.asc() if first else jobs.c.position.desc()
+    query = select(jobs.c.position).where(_lane(tenant_id, priority), jobs.c.id != but).order_by(column).limit(1)
+    value: int | None = tx.scalar(query)
+    return value
+
+
+def neighbour(tx: Tx, other: Job, but: UUID, *, before: bool) -> int | None:
+    """The place of the tenant's own job next to `other`, on the side asked for."""
+    here = (other.position, other.queued_at, other.id)
+    position, queued_at, id_ = _KEY
+    if before:
+        beyond = or_(
+            position < here[0],
+            and_(position == here[0], or_(queued_at < here[1], and_(queued_at == here[1], id_ < here[2]))),
+        )
+        order = [position.desc(), queued_at.desc(), id_.desc()]
+    else:
+        beyond = or_(
+            position > here[0],
+            and_(position == here[0], or_(queued_at > here[1], and_(queued_at == here[1], id_ > here[2]))),
+        )
+        order = [position.asc(), queued_at.asc(), id_.asc()]
+    query = select(position).where(_lane(other.tenant_id, other.priority), id_ != but, beyond).order_by(*order).limit(1)
+    value: int | None = tx.scalar(query)
+    return value
+
+
+def normalise(tx: Tx, tenant_id: UUID, priority: int) -> int:
+    """Spread the tenant's places evenly again, from its first on, keeping their order. One transaction."""
+    ids = [
+        (row.id, row.position)
+        for row in tx.rows(
+            select(jobs.c.id, jobs.c.position).where(_lane(tenant_id, priority)).order_by(*_KEY).with_for_update()
+        )
+    ]
+    if not ids:
+        return 0
+    start = ids[0][1]
+    changes = [{"job_id": job_id, "place": start + GAP * index} for index, (job_id, _) in enumerate(ids)]
+    tx.run(update(jobs).where(jobs.c.id == bindparam("job_id")).values(position=bindparam("place")), changes)
+    return len(ids)
+
+
+def priorities(tx: Tx, tenant_id: UUID) -> list[int]:
+    query = (
+        select(jobs.c.priority)
+        .where(jobs.c.claimable, jobs.c.tenant_id == tenant_id)
+        .distinct()
+        .order_by(jobs.c.priority)
+    )
+    return [row.priority for row in tx.rows(query)]

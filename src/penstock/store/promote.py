@@ -1,0 +1,156 @@
+"""What waits becomes claimable: by time, and by a slot of a limit. Run at the head of every claim, under its lock."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import and_, bindparam, func, or_, select, text, union_all, update
+
+from penstock.core.position import place, step
+from penstock.core.status import JobStatus, WaitsFor
+from penstock.store import jobs as job_rows
+from penstock.store.database import Tx
+from penstock.store.dialects.postgresql import GATE_LOCK
+from penstock.store.tables import definitions, in_status, jobs, tenants, waiting_for
+
+BATCH = 1000
+ADMIT_LOCK = GATE_LOCK + 2
+
+
+def due(tx: Tx) -> int:
+    """Give every job whose time has come its place at the end of its tenant's queue, or its wait for a slot."""
+    query = (
+        select(
+            jobs.c.id,
+            jobs.c.tenant_id,
+            jobs.c.priority,
+            jobs.c.queue,
+            tenants.c.weight,
+            or_(
+                tenants.c.max_running.is_not(None),
+                definitions.c.max_running.is_not(None),
+                definitions.c.paused.is_(True),
+            ).label("limited"),
+        )
+        .join(tenants, tenants.c.id == jobs.c.tenant_id)
+        .outerjoin(definitions, definitions.c.id == jobs.c.definition_id)
+        .where(waiting_for(WaitsFor.TIME), jobs.c.scheduled_for <= tx.now)
+        .order_by(jobs.c.scheduled_for, jobs.c.queued_at, jobs.c.id)
+        .limit(BATCH)
+        .with_for_update(of=jobs, **tx.dialect.skip_locked)
+    )
+    found = tx.rows(query)
+    limited = [row.id for row in found if row.limited]
+    if limited:
+        tx.run(update(jobs).where(jobs.c.id.in_(limited)).values(waits_for=WaitsFor.LIMIT))
+    free = [row for row in found if not row.limited]
+    _give_places(tx, free, slot=False)
+    return len(found)
+
+
+def _give_places(tx: Tx, found: Sequence[Any], *, slot: bool) -> None:
+    """Make them claimable, in the order given, each behind its tenant's last."""
+    if not found:
+        return
+    next_place: dict[tuple[UUID, int], int] = {}
+    changes = []
+    for row in found:
+        at = (row.tenant_id, row.priority)
+        if at not in next_place:
+            largest = job_rows.largest_position(tx, *at)
+            next_place[at] = place(largest, job_rows.smallest_position(tx, row.priority), row.weight)
+        changes.append({"job_id": row.id, "place": next_place[at]})
+        next_place[at] += step(row.weight)
+    tx.run(
+        update(jobs)
+        .where(jobs.c.id == bindparam("job_id"), jobs.c.status == "queued")
+        .values(claimable=True, waits_for=None, position=bindparam("place"), slot=slot),
+        changes,
+    )
+    tx.dialect.wake(tx.conn, [row.queue for row in found])
+
+
+def admit(tx: Tx) -> int:
+    """Let jobs behind a limit through as far as its slots allow. One process at a time; the others pass by."""
+    if tx.dialect.name == "postgresql" and not tx.scalar(
+        text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": ADMIT_LOCK}
+    ):
+        return 0
+    waiting = _waiting_scopes(tx)
+    if not waiting:
+        return 0
+    taken_by_definition, taken_by_tenant = _taken(tx)
+    admitted: list[Any] = []
+    random.shuffle(waiting)  # no tenant is always first
+    for scope in waiting:
+        free = BATCH
+        if scope.paused:
+            free = 0
+        if scope.definition_limit is not None:
+            free = min(free, scope.definition_limit - taken_by_definition[scope.definition_id])
+        if scope.tenant_limit is not None:
+            free = min(free, scope.tenant_limit - taken_by_tenant[scope.tenant_id])
+        if free <= 0:
+            continue
+        if scope.definition_limit is not None and sum(s.definition_id == scope.definition_id for s in waiting) > 1:
+            free = 1  # the next claim gives the next tenant its turn
+        chosen = tx.rows(
+            select(jobs.c.id, jobs.c.tenant_id, jobs.c.priority, jobs.c.queue, tenants.c.weight)
+            .join(tenants, tenants.c.id == jobs.c.tenant_id)
+            .where(
+                waiting_for(WaitsFor.LIMIT),
+                jobs.c.definition_key == scope.definition_key,
+                jobs.c.tenant_id == scope.tenant_id,
+            )
+            .order_by(jobs.c.priority, jobs.c.queued_at, jobs.c.id)
+            .limit(free)
+            .with_for_update(of=jobs, **tx.dialect.skip_locked)
+        )
+        taken_by_definition[scope.definition_id] += len(chosen)
+        taken_by_tenant[scope.tenant_id] += len(chosen)
+        _give_places(tx, chosen, slot=scope.definition_limit is not None or scope.tenant_limit is not None)
+        admitted += chosen
+    return len(admitted)
+
+
+def _waiting_scopes(tx: Tx) -> list[Any]:
+    """The (definition, tenant) pairs with something waiting."""
+    keys = (
+        select(jobs.c.definition_key, jobs.c.tenant_id, jobs.c.definition_id)
+        .where(waiting_for(WaitsFor.LIMIT))
+        .distinct()
+        .subquery()
+    )
+    query = (
+        select(
+            keys.c.definition_key,
+            keys.c.tenant_id,
+            keys.c.definition_id,
+            definitions.c.max_running.label("definition_limit"),
+            definitions.c.paused,
+            tenants.c.max_running.label("tenant_limit"),
+        )
+        .join(tenants, tenants.c.id == keys.c.tenant_id)
+        .outerjoin(definitions, definitions.c.id == keys.c.definition_id)
+    )
+    return list(tx.rows(query.order_by(keys.c.definition_key, keys.c.tenant_id)))
+
+
+def _taken(tx: Tx) -> tuple[defaultdict[UUID | None, int], defaultdict[UUID, int]]:
+    """Slots in use: what runs, and what was let through and waits to be claimed. One statement, one snapshot."""
+    running = select(jobs.c.definition_id, jobs.c.tenant_id).where(in_status(JobStatus.RUNNING))
+    let_through = select(jobs.c.definition_id, jobs.c.tenant_id).where(and_(jobs.c.slot, jobs.c.claimable))
+    both = union_all(running, let_through).subquery()
+    query = select(both.c.definition_id, both.c.tenant_id, func.count()).group_by(
+        both.c.definition_id, both.c.tenant_id
+    )
+    by_definition: defaultdict[UUID | None, int] = defaultdict(int)
+    by_tenant: defaultdict[UUID, int] = defaultdict(int)
+    for definition_id, tenant_id, number in tx.rows(query):
+        by_definition[definition_id] += number
+        by_tenant[tenant_id] += number
+    return by_definition, by_tenant

@@ -1,0 +1,93 @@
+"""Forgetting, in batches: finished jobs and what belongs to them, never anything that is active."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Table, delete, func, or_, select
+from sqlalchemy.orm import aliased
+
+from penstock.core.status import TERMINAL, JobStatus
+from penstock.store.database import Tx
+from penstock.store.tables import (
+    audit,
+    deliveries,
+    events,
+    groups,
+    idempotency_keys,
+    jobs,
+    runs,
+    tallies,
+    tenants,
+    ticks,
+)
+
+BATCH = 1000
+
+
+def finished_jobs(tx: Tx, before: datetime, statuses: Sequence[JobStatus], tenant_id: UUID | None = None) -> int:
+    """Delete one batch of jobs that ended before a moment, with their runs. Zero when there is nothing left.
+
+    A job of a retry chain stays until the whole chain has ended, a member until its whole group has: both are read as one.
+    """
+    other = aliased(jobs)
+    chain_goes_on = select(other.c.id).where(other.c.retry_of == jobs.c.id, other.c.status.not_in(TERMINAL)).exists()
+    group_goes_on = (
+        select(other.c.id).where(other.c.group_id == jobs.c.group_id, other.c.status.not_in(TERMINAL)).exists()
+    )
+    doomed: list[UUID] = []
+    for tenant in [tenant_id] if tenant_id else [row.id for row in tx.rows(select(tenants.c.id))]:
+        for status in statuses:
+            query = (
+                select(jobs.c.id)
+                .where(
+                    jobs.c.tenant_id == tenant,
+                    jobs.c.status == status,
+                    jobs.c.finished_at < before,
+                    ~chain_goes_on,
+                    or_(jobs.c.group_id.is_(None), ~group_goes_on),
+                )
+                .order_by(jobs.c.id)
+                .limit(BATCH - len(doomed))
+            )
+            doomed += [row.id for row in tx.rows(query)]
+            if len(doomed) >= BATCH:
+                break
+    if doomed:
+        tx.run(delete(runs).where(runs.c.job_id.in_(doomed)))
+        tx.run(delete(jobs).where(jobs.c.id.in_(doomed), jobs.c.status.in_(TERMINAL)))
+    return len(doomed)
+
+
+def old_rows(tx: Tx, before: datetime) -> dict[str, int]:
+    """Delete what only tells of the past: ticks, events, deliveries, tallies, audit and used idempotency keys."""
+    told: tuple[tuple[Table, Any], ...] = (
+        (ticks, ticks.c.created_at),
+        (events, events.c.created_at),
+        (deliveries, deliveries.c.created_at),
+        (tallies, tallies.c.minute),
+        (audit, audit.c.at),
+        (idempotency_keys, idempotency_keys.c.created_at),
+    )
+    removed = {}
+    for table, moment in told:
+        query = delete(table).where(moment < before)
+        if table is ticks:
+            # The newest tick of a trigger says what was handled; it stays.
+            newest = (
+                select(func.max(ticks.c.tick_at).label("at"), ticks.c.trigger_id)
+                .group_by(ticks.c.trigger_id)
+                .subquery()
+            )
+            query = query.where(
+                ~select(newest.c.at)
+                .where(newest.c.trigger_id == ticks.c.trigger_id, newest.c.at == ticks.c.tick_at)
+                .exists()
+            )
+        removed[table.name.removeprefix("penstock_")] = tx.count(query)
+    member = select(jobs.c.id).where(jobs.c.group_id == groups.c.id).exists()
+    removed["groups"] = tx.count(delete(groups).where(groups.c.created_at < before, ~member))
+    return removed

@@ -1,0 +1,26 @@
+"""Queues: names that workers choose by, and that can be paused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from penstock.store.database import Tx
+from penstock.store.tables import queues
+
+
+def ensure(tx: Tx, name: str) -> None:
+    insert: Any = sqlite.insert if tx.dialect.name == "sqlite" else postgresql.insert
+    tx.run(insert(queues).values(name=name, paused=False, created_at=tx.now).on_conflict_do_nothing())
+
+
+def names(tx: Tx) -> dict[str, bool]:
+    """Every queue, and whether it is paused."""
+    return {row.name: row.paused for row in tx.rows(select(queues.c.name, queues.c.paused).order_by(queues.c.name))}
+
+
+def set_paused(tx: Tx, name: str, paused: bool) -> None:
+    ensure(tx, name)
+    tx.run(update(queues).where(queues.c.name == name).values(paused=paused))

@@ -1,0 +1,119 @@
+"""After a crash: find what was left half done. Each finder is a bounded query; closing goes through `claims.close`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import and_, insert, or_, select, update
+from sqlalchemy.orm import aliased
+
+from penstock.core.ids import new_id
+from penstock.core.status import JobStatus, RetryMode, RunStatus
+from penstock.store.database import Tx
+from penstock.store.tables import in_status, jobs, run_in_status, runs, workers
+
+BATCH = 500
+
+
+def abandoned(tx: Tx, is_dead: Callable[[str], bool] | None = None) -> list[Any]:
+    """Running jobs whose lease is over, or whose worker is known to be dead: (id, run_id, claimed_by, over)."""
+    query = (
+        select(jobs.c.id, jobs.c.run_id, jobs.c.claimed_by, (jobs.c.lease_expires_at <= tx.now).label("over"))
+        .where(in_status(JobStatus.RUNNING))
+        .order_by(jobs.c.id)
+    )
+    if is_dead is None:
+        query = query.where(jobs.c.lease_expires_at <= tx.now)
+    found = tx.rows(query.limit(BATCH).with_for_update(**tx.dialect.skip_locked))
+    return [row for row in found if row.over or (is_dead is not None and is_dead(row.claimed_by))]
+
+
+def without_run(tx: Tx) -> list[Any]:
+    """Running jobs without their run row (seed 004 §5.1): it must not happen, and is mended if it does."""
+    query = (
+        select(jobs)
+        .outerjoin(runs, and_(runs.c.job_id == jobs.c.id, runs.c.id == jobs.c.run_id))
+        .where(in_status(JobStatus.RUNNING), runs.c.id.is_(None))
+        .limit(BATCH)
+    )
+    return list(tx.run(query).mappings())
+
+
+def open_missing_run(tx: Tx, job: Any) -> UUID:
+    """Give a running job the run row it lacks, so that it can be closed like any other."""
+    run_id: UUID = job["run_id"] or new_id()
+    tx.run(
+        insert(runs).values(
+            job_id=job["id"], attempt_no=max(1, job["attempt_no"]), id=run_id, tenant_id=job["tenant_id"],
+            status=RunStatus.RUNNING, worker_id=job["claimed_by"] or "unknown", definition_id=job["definition_id"],
+            started_at=job["started_at"] or tx.now,
+        )
+    )  # fmt: skip
+    tx.run(update(jobs).where(jobs.c.id == job["id"]).values(run_id=run_id, attempt_no=max(1, job["attempt_no"])))
+    return run_id
+
+
+def with_ended_run(tx: Tx) -> list[Any]:
+    """Running jobs whose run has ended: the job was finishing (seed 004 §4.2)."""
+    query = (
+        select(jobs.c.id, jobs.c.run_id, runs.c.status, runs.c.error)
+        .join(runs, and_(runs.c.job_id == jobs.c.id, runs.c.id == jobs.c.run_id))
+        .where(in_status(JobStatus.RUNNING), runs.c.status != RunStatus.RUNNING)
+        .limit(BATCH)
+    )
+    return list(tx.rows(query))
+
+
+def reopen_run(tx: Tx, job_id: UUID, run_id: UUID) -> None:
+    """Let a finishing run be finished again, job and run in one transaction this time."""
+    tx.run(
+        update(runs)
+        .where(runs.c.job_id == job_id, runs.c.id == run_id)
+        .values(status=RunStatus.RUNNING, finished_at=None, exit_code=None)
+    )
+
+
+def close_stray_runs(tx: Tx) -> int:
+    """Open runs whose job is not running on them."""
+    ours = and_(jobs.c.id == runs.c.job_id, jobs.c.run_id == runs.c.id, in_status(JobStatus.RUNNING))
+    return tx.count(
+        update(runs)
+        .where(run_in_status(RunStatus.RUNNING), ~select(jobs.c.id).where(ours).exists())
+        .values(
+            status=RunStatus.FAILED,
+            finished_at=tx.dialect.greatest(runs.c.started_at, tx.now),
+            error="crash recovery: its job had moved on",
+        )
+    )
+
+
+def failed_without_retry(tx: Tx) -> list[UUID]:
+    """Superseded jobs whose retry was never written (seed 004 §4.4): it must not happen, and is mended if it does."""
+    retry = aliased(jobs)
+    newer = select(retry.c.id).where(retry.c.retry_of == jobs.c.id).exists()
+    query = (
+        select(jobs.c.id)
+        .where(
+            jobs.c.status == JobStatus.FAILED,
+            jobs.c.retry_mode == RetryMode.CHAIN,
+            jobs.c.attempt_no < jobs.c.max_attempts,
+            ~newer,
+        )
+        .order_by(jobs.c.id)
+        .limit(BATCH)
+        .with_for_update(**tx.dialect.skip_locked)
+    )
+    return [row.id for row in tx.rows(query)]
+
+
+def forget_workers(tx: Tx, unseen_for: float, is_dead: Callable[[str], bool] | None = None) -> int:
+    """Mark workers as stopped that were not seen for long, or whose process is dead."""
+    query = select(workers.c.id, (workers.c.last_seen_at <= tx.later(-unseen_for)).label("old")).where(
+        workers.c.stopped_at.is_(None)
+    )
+    gone = [row.id for row in tx.rows(query) if row.old or (is_dead is not None and is_dead(row.id))]
+    if not gone:
+        return 0
+    return tx.count(update(workers).where(or_(workers.c.id.in_(gone))).values(stopped_at=tx.now, running_count=0))

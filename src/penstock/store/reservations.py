@@ -1,0 +1,79 @@
+"""Reservations: a tenant's next slot, held for work outside the queue. The partial unique index holds that there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import func, select, text, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from penstock.core.ids import new_id
+from penstock.core.nouns import Reservation
+from penstock.core.status import JobStatus
+from penstock.store import failpoints, rows
+from penstock.store.database import Tx
+from penstock.store.dialects.postgresql import GATE_LOCK
+from penstock.store.tables import in_status, jobs, reservations
+
+
+def take(tx: Tx, tenant_id: UUID, reserved_by: str, expires_in: float) -> Reservation | None:
+    """Become the one active reservation, or None if there is one. No claim is half done while this is written."""
+    if tx.dialect.name == "postgresql":
+        tx.run(text("SELECT pg_advisory_xact_lock(:key)"), {"key": GATE_LOCK})
+    expire(tx, tenant_id)
+    insert: Any = sqlite.insert if tx.dialect.name == "sqlite" else postgresql.insert
+    statement = (
+        insert(reservations)
+        .values(
+            id=new_id(), tenant_id=tenant_id, reserved_by=reserved_by, reserved_at=tx.now, expires_at=tx.later(expires_in),
+            status="active",
+        )
+        .on_conflict_do_nothing()
+        .returning(reservations)
+    )  # fmt: skip
+    row = tx.run(statement).mappings().first()
+    failpoints.reach("reserve.after_insert")
+    return rows.reservation(row) if row else None
+
+
+def active(tx: Tx, tenant_id: UUID) -> Reservation | None:
+    query = select(reservations).where(
+        reservations.c.tenant_id == tenant_id, reservations.c.status == "active", reservations.c.expires_at > tx.now
+    )
+    row = tx.run(query).mappings().first()
+    return rows.reservation(row) if row else None
+
+
+def running(tx: Tx, tenant_id: UUID) -> int:
+    query = select(func.count()).where(in_status(JobStatus.RUNNING), jobs.c.tenant_id == tenant_id)
+    return int(tx.scalar(query))
+
+
+def release(tx: Tx, reservation_id: UUID) -> bool:
+    """End it. False if it had expired already."""
+    return bool(
+        tx.count(
+            update(reservations)
+            .where(reservations.c.id == reservation_id, reservations.c.status == "active")
+            .values(status="released", ended_at=tx.now)
+        )
+    )
+
+
+def expire(tx: Tx, tenant_id: UUID | None = None, is_dead: Callable[[str], bool] | None = None) -> int:
+    """End those whose time is over, and those whose process is known to be dead."""
+    query = select(
+        reservations.c.id, reservations.c.reserved_by, (reservations.c.expires_at <= tx.now).label("over")
+    ).where(reservations.c.status == "active")
+    if tenant_id is not None:
+        query = query.where(reservations.c.tenant_id == tenant_id)
+    gone = [row.id for row in tx.rows(query) if row.over or (is_dead is not None and is_dead(row.reserved_by))]
+    if not gone:
+        return 0
+    return tx.count(
+        update(reservations)
+        .where(reservations.c.id.in_(gone), reservations.c.status == "active")
+        .values(status="expired", ended_at=tx.now)
+    )

@@ -1,0 +1,65 @@
+"""The facts behind "why is it not running?"."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import func, select
+
+from penstock.core.nouns import Job
+from penstock.core.status import JobStatus
+from penstock.store.database import Tx
+from penstock.store.tables import in_status, jobs, queues, workers
+
+
+def running_of(
+    tx: Tx, *, definition_id: UUID | None = None, tenant_id: UUID | None = None, most: int = 5
+) -> list[UUID]:
+    """Jobs that hold the slots, longest first."""
+    query = select(jobs.c.id).where(in_status(JobStatus.RUNNING)).order_by(jobs.c.started_at, jobs.c.id).limit(most)
+    if definition_id is not None:
+        query = query.where(jobs.c.definition_id == definition_id)
+    if tenant_id is not None:
+        query = query.where(jobs.c.tenant_id == tenant_id)
+    return [row.id for row in tx.rows(query)]
+
+
+def queue_paused(tx: Tx, name: str) -> bool:
+    return bool(tx.scalar(select(queues.c.paused).where(queues.c.name == name)))
+
+
+def offering(tx: Tx, queue: str, key: str, seen_within: float) -> list[str]:
+    """Workers lately seen that would take this key from this queue."""
+    query = select(workers).where(workers.c.stopped_at.is_(None), workers.c.last_seen_at > tx.later(-seen_within))
+    return [
+        row["id"]
+        for row in tx.run(query).mappings()
+        if (not row["queues"] or queue in row["queues"]) and (row["keys"] is None or key in row["keys"])
+    ]
+
+
+def ahead(tx: Tx, job: Job, cap: int = 10_000) -> int:
+    """How many claimable jobs of its queue come first (counted up to `cap`)."""
+    before = (
+        select(jobs.c.id)
+        .where(
+            jobs.c.claimable,
+            jobs.c.queue == job.queue,
+            (jobs.c.priority < job.priority) | ((jobs.c.priority == job.priority) & (jobs.c.position < job.position)),
+        )
+        .limit(cap)
+    )
+    return int(tx.scalar(select(func.count()).select_from(before.subquery())))
+
+
+def predecessor(tx: Tx, job: Job) -> Any:
+    """The member of its group that it waits for."""
+    query = (
+        select(jobs.c.id, jobs.c.status, jobs.c.group_position)
+        .where(jobs.c.group_id == job.group_id, jobs.c.group_position < (job.group_position or 0))
+        .where(jobs.c.status.in_((JobStatus.QUEUED, JobStatus.RUNNING)))
+        .order_by(jobs.c.group_position.desc())
+        .limit(1)
+    )
+    return tx.first(query)
