@@ -1,0 +1,144 @@
+"""The command runner: a claim becomes an exact argument list, the child's end becomes an outcome."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+
+from penstock.core.nouns import Claim
+from penstock.core.outcomes import Evidence, Failed, Outcome, Skipped, Snoozed, Succeeded, TimedOut
+from penstock.core.redact import Redactor, secrets_in
+from penstock.run.commands import Command, Limits, Misfit
+from penstock.run.context import Control, stopped
+from penstock.run.process import Ended, Ending, Order, run_process, signal_name
+
+MB = 1024 * 1024
+
+
+class CommandRunner:
+    """Runs the commands of a commands file.
+
+    ```python
+    runner = CommandRunner(load_commands("commands.toml"), Redactor([database_password]))
+    outcome = runner.run(claim, control)
+    ```
+    """
+
+    def __init__(
+        self,
+        commands: Mapping[str, Command],
+        redactor: Redactor | None = None,
+        log_dir: str | os.PathLike[str] | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        """`redactor` knows the worker's own credentials; `log_dir` serves commands that name none of their own."""
+        self._commands = dict(commands)
+        base = redactor or Redactor()
+        self._redactors = {key: base.extended(patterns=c.settings.secrets) for key, c in self._commands.items()}
+        self._log_dir = Path(log_dir).absolute() if log_dir is not None else None
+        self._environ = os.environ if environ is None else environ
+
+    @property
+    def keys(self) -> frozenset[str]:
+        return frozenset(self._commands)
+
+    def run(self, claim: Claim, control: Control) -> Outcome:
+        """Run a claim's command to its end."""
+        command = self._commands[claim.key]
+        redactor = self._redactors[claim.key].extended(secrets_in(claim.params))
+        try:
+            order = self._order(command, claim, control, redactor)
+        except Misfit as error:
+            return Failed(
+                redactor.redact_text(f"The payload does not fit the command {claim.key!r}: {error}."), fatal=True
+            )
+        try:
+            ended = run_process(order, control)
+        except OSError as error:
+            return _not_started(command, error)
+        return _outcome(command, ended, control, order.timeout)
+
+    def close(self) -> None:
+        """Nothing to let go of: every child is gone when its run ends."""
+
+    def _order(self, command: Command, claim: Claim, control: Control, redactor: Redactor) -> Order:
+        settings = command.settings
+        log_dir = command.log_dir or self._log_dir
+        limits = [limit for limit in (settings.timeout, control.timeout) if limit is not None]
+        return Order(
+            run_id=str(claim.run_id),
+            argv=command.argv(claim),
+            env=command.env(claim, self._environ),
+            redactor=redactor,
+            cwd=command.cwd,
+            timeout=min(limits, default=None),
+            kill_grace=settings.kill_grace,
+            log_path=log_dir / f"{claim.run_id}.log" if log_dir else None,
+            log_limit=settings.log_limit_mb * MB,
+            limits=_limits(settings.rlimits),
+        )
+
+
+def _limits(limits: Limits) -> dict[int, int]:
+    asked = {
+        resource.RLIMIT_AS: limits.memory_mb and limits.memory_mb * MB,
+        resource.RLIMIT_CPU: limits.cpu_seconds,
+        resource.RLIMIT_FSIZE: limits.file_mb and limits.file_mb * MB,
+        resource.RLIMIT_NPROC: limits.processes,
+    }
+    return {which: value for which, value in asked.items() if value is not None}
+
+
+def _not_started(command: Command, error: OSError) -> Failed:
+    if error.errno == errno.E2BIG:
+        return Failed(f"The arguments of {command.key!r} are too long for this system.", fatal=True)
+    return Failed(f"{command.program} could not be started: {error.strerror or error}.")
+
+
+def _outcome(command: Command, ended: Ended, control: Control, timeout: float | None) -> Outcome:
+    evidence = _evidence(ended)
+    if ended.ending is Ending.CANCELED:
+        return stopped(control, evidence)
+    if ended.ending is Ending.TIMED_OUT:
+        return TimedOut(f"timed out after {timeout:g} s", evidence)
+    code = ended.exit_code
+    if code == 0:
+        return Succeeded(evidence=evidence)
+    if code in command.settings.skip_exit_codes:
+        return Skipped(_reason(ended, f"exit code {code}"), evidence)
+    if code in command.settings.retry_exit_codes:
+        return Snoozed(command.settings.retry_delay, _reason(ended, f"exit code {code}"), evidence)
+    return Failed(_reason(ended, _ending(code)), evidence=evidence)
+
+
+def _ending(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    if -code == signal.SIGKILL:
+        return "killed by SIGKILL, which the worker did not send; most often the system was out of memory"
+    if -code == signal.SIGXCPU:
+        return "killed by SIGXCPU: over its limit of CPU time"
+    if -code == signal.SIGXFSZ:
+        return "killed by SIGXFSZ: over its limit of file size"
+    return f"killed by {signal_name(-code)}"
+
+
+def _reason(ended: Ended, what: str) -> str:
+    """The end and the last line of stderr: what an operator looks for first."""
+    last = ended.stderr.rstrip().rpartition("\n")[2].strip()[-500:]
+    return f"{what}: {last}" if last else what
+
+
+def _evidence(ended: Ended) -> Evidence:
+    note = f"[penstock] {ended.trouble}\n" if ended.trouble else ""
+    stderr = ended.stderr if not note or ended.stderr.endswith("\n") or not ended.stderr else ended.stderr + "\n"
+    return Evidence(
+        exit_code=ended.exit_code,
+        stdout_tail=ended.stdout,
+        stderr_tail=stderr + note,
+        log_path=ended.log_path,
+    )

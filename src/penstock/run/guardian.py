@@ -1,0 +1,123 @@
+"""One small process per worker process that outlives it by a moment and ends what it left running.
+
+The usual way to make a child die with its parent is PR_SET_PDEATHSIG, set between fork and exec. From Python that
+means `preexec_fn`, hence fork instead of vfork (3.1 ms a start instead of 0.9, more with a large worker), or a
+wrapper such as setpriv (2.0 ms). It also spares the grandchildren. The guardian costs nothing per start, ends whole
+trees, and sweeps up what outlived its run by leaving the process group.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import fcntl
+import os
+import subprocess
+import sys
+import threading
+import uuid
+from pathlib import Path
+
+from penstock.run.workspace import Workspaces
+
+PIPE_BYTES = 512 * 1024
+"""Room for what is said between two readings of the guardian, a second apart."""
+
+_PROGRAM = Path(__file__).with_name("guardian_main.py")
+
+
+class Guardian:
+    """Ends the children of this process when this process ends, however it ends."""
+
+    def __init__(self) -> None:
+        self.mark = f"PENSTOCK_KEEPER={uuid.uuid4().hex}"
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.workspaces = Workspaces()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a child carries so that the guardian knows it."""
+        name, _, value = self.mark.partition("=")
+        return {name: value}
+
+    def started(self, pid: int) -> None:
+        """A run's main process was started, as the leader of a session of its own."""
+        self._say(b"+%d\n" % pid)
+
+    def ended(self, pid: int, run_id: str) -> None:
+        """A run has ended; whatever still carries its id is to go."""
+        self._say(b"-%d %s\n" % (pid, run_id.encode()))
+
+    def ready(self) -> None:
+        """Have the guardian running before the first child is."""
+        with self._lock:
+            if self._process is None:
+                self._start()
+
+    def _say(self, line: bytes) -> None:
+        with self._lock:
+            if self._process is None or self._process.stdin is None:
+                self._start()
+            try:
+                self._write(line)
+            except BrokenPipeError:
+                self._stop()
+                self._start()
+                self._write(line)
+
+    def _write(self, line: bytes) -> None:
+        assert self._process is not None and self._process.stdin is not None
+        # A guardian that cannot keep up still finds everything by its mark when it matters
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._process.stdin.fileno(), line)
+
+    def _start(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(_PROGRAM), self.mark, str(os.getpid()), self.workspaces.base],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={},
+            cwd="/",
+            start_new_session=True,
+            bufsize=0,
+        )
+        assert self._process.stdin is not None
+        pipe = self._process.stdin.fileno()
+        os.set_blocking(pipe, False)
+        if hasattr(fcntl, "F_SETPIPE_SZ"):
+            with contextlib.suppress(OSError):
+                fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)  # type: ignore[attr-defined,unused-ignore]
+
+    def _stop(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if process.stdin is not None:
+            process.stdin.close()
+        try:
+            process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def close(self) -> None:
+        """Let the guardian end what is left, and go."""
+        with self._lock:
+            self._stop()
+
+
+_guardian: Guardian | None = None
+_owner = 0
+_lock = threading.Lock()
+
+
+def guardian() -> Guardian:
+    """The guardian of this process, made when first needed; a forked process gets one of its own."""
+    global _guardian, _owner
+    with _lock:
+        if _guardian is None or _owner != os.getpid():
+            _guardian, _owner = Guardian(), os.getpid()
+            atexit.register(_guardian.close)
+        return _guardian

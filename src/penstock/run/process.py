@@ -1,0 +1,273 @@
+"""One child process from start to end: spawned, pumped, timed, stopped with everything it started, waited for."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import select
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+from penstock.core.redact import Redactor
+from penstock.run import tree
+from penstock.run.context import Control
+from penstock.run.guardian import guardian
+from penstock.run.output import LogFile, Stream
+
+CHUNK = 64 * 1024
+TICK = 0.1
+"""How often cancellation is looked for. The end of the child and its output wake us at once."""
+
+REFRESH_SECONDS = 1.0
+DRAIN_SECONDS = 1.0
+"""How long output is still read after the main process has ended, if a grandchild holds the pipe."""
+
+
+class Ending(Enum):
+    """Why a child ended."""
+
+    EXITED = "exited"
+    TIMED_OUT = "timed out"
+    CANCELED = "canceled"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What to run, and within which bounds."""
+
+    run_id: str
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    redactor: Redactor
+    cwd: Path | None = None
+    timeout: float | None = None
+    kill_grace: float = 30.0
+    log_path: Path | None = None
+    log_limit: int = 64 * 1024 * 1024
+    limits: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How it went. `exit_code` is negative for the signal that ended it."""
+
+    ending: Ending
+    exit_code: int
+    stdout: str
+    stderr: str
+    log_path: str | None
+    trouble: str | None
+    """What could not be kept of the log, and why."""
+
+
+def run_process(order: Order, control: Control) -> Ended:
+    """Run it to its end. Raises OSError when it cannot be started."""
+    keeper = guardian()
+    keeper.ready()
+    workspace = None if order.cwd else keeper.workspaces.take()
+    log = LogFile(order.log_path, order.log_limit)
+    try:
+        child = _spawn(order, workspace or str(order.cwd))
+        try:
+            return _Watch(order, control, child, log).follow()
+        finally:
+            _put_away(child, order)
+    finally:
+        log.close()
+        if workspace is not None:
+            keeper.workspaces.give_back(workspace)
+
+
+def _spawn(order: Order, cwd: str) -> subprocess.Popen[bytes]:
+    keeper = guardian()
+    limiter = _limiter(order.limits)
+    child = subprocess.Popen(
+        [*limiter, *order.argv],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**order.env, **keeper.environment, "PENSTOCK_RUN_ID": order.run_id},
+        cwd=cwd,
+        umask=0o077,
+        start_new_session=True,
+        bufsize=0,
+    )
+    keeper.started(child.pid)
+    _settle(child.pid, {} if limiter else order.limits)
+    return child
+
+
+_LIMIT_OPTIONS = {
+    resource.RLIMIT_AS: "as",
+    resource.RLIMIT_CPU: "cpu",
+    resource.RLIMIT_FSIZE: "fsize",
+    resource.RLIMIT_NPROC: "nproc",
+}
+
+
+def _limiter(limits: Mapping[int, int]) -> list[str]:
+    """A prefix that sets the limits before the program starts; without it `_settle` sets them right after."""
+    program = shutil.which("prlimit", path=os.defpath) if limits else None
+    if program is None:
+        return []
+    return [program, *(f"--{_LIMIT_OPTIONS[which]}={soft}:{_hard(which, soft)}" for which, soft in limits.items())]
+
+
+def _settle(pid: int, limits: Mapping[int, int]) -> None:
+    """No core dumps, and first in line when memory runs out: the worker is to survive its jobs."""
+    if hasattr(resource, "prlimit"):
+        for which, soft in {**limits, resource.RLIMIT_CORE: 0}.items():
+            with contextlib.suppress(OSError, ValueError):
+                resource.prlimit(pid, which, (soft, _hard(which, soft)))
+    with contextlib.suppress(OSError):
+        fd = os.open(f"/proc/{pid}/oom_score_adj", os.O_WRONLY)
+        try:
+            os.write(fd, b"500")
+        finally:
+            os.close(fd)
+
+
+def _hard(which: int, soft: int) -> int:
+    """Over its CPU time a program first gets SIGXCPU, which says why, and SIGKILL five seconds later."""
+    return soft + 5 if which == resource.RLIMIT_CPU else soft
+
+
+def _put_away(child: subprocess.Popen[bytes], order: Order) -> None:
+    """Whatever happened, nothing of it goes on and nothing is left open."""
+    if child.returncode is None or tree.group_lives(child.pid):
+        tree.kill(child.pid, _mark(order))
+    child.wait()
+    for pipe in (child.stdout, child.stderr):
+        assert pipe is not None
+        pipe.close()
+    guardian().ended(child.pid, order.run_id)
+
+
+def _mark(order: Order) -> bytes:
+    return f"PENSTOCK_RUN_ID={order.run_id}".encode()
+
+
+class _Watch:
+    """Follows one child: reads what it prints, stops it when it must, sees it end."""
+
+    def __init__(self, order: Order, control: Control, child: subprocess.Popen[bytes], log: LogFile) -> None:
+        assert child.stdout is not None and child.stderr is not None
+        self._order = order
+        self._control = control
+        self._child = child
+        self._log = log
+        self._out = Stream(order.redactor, log)
+        self._err = Stream(order.redactor, log)
+        self._streams = {child.stdout.fileno(): self._out, child.stderr.fileno(): self._err}
+        self._poll = select.poll()
+        self._started = time.monotonic()
+        self._kill_at: float | None = None
+        self._ending = Ending.EXITED
+        self._refresh_at = self._started + REFRESH_SECONDS
+        self._reported = 0
+
+    def follow(self) -> Ended:
+        for fd in self._streams:
+            os.set_blocking(fd, False)
+            self._poll.register(fd, select.POLLIN)
+        handle = _process_handle(self._child.pid)
+        try:
+            if handle is not None:
+                self._poll.register(handle, select.POLLIN)
+            while self._child.poll() is None:
+                self._read(TICK if handle is not None or self._streams else TICK / 10)
+                self._stop_when_due()
+                self._refresh_when_due()
+        finally:
+            if handle is not None:
+                with contextlib.suppress(KeyError):
+                    self._poll.unregister(handle)
+                os.close(handle)
+        self._drain()
+        return self._result()
+
+    def _read(self, wait: float) -> None:
+        for fd, _event in self._poll.poll(wait * 1000):
+            stream = self._streams.get(fd)
+            if stream is None:
+                continue
+            try:
+                data = os.read(fd, CHUNK)
+            except BlockingIOError:
+                continue
+            if data:
+                stream.feed(data)
+            else:
+                self._poll.unregister(fd)
+                del self._streams[fd]
+
+    def _stop_when_due(self) -> None:
+        now = time.monotonic()
+        if self._kill_at is not None:
+            if now >= self._kill_at:
+                tree.kill(self._child.pid, _mark(self._order))
+            return
+        timeout = self._order.timeout
+        if self._control.canceled.is_set():
+            self._ending = Ending.CANCELED
+        elif timeout is not None and now - self._started >= timeout:
+            self._ending = Ending.TIMED_OUT
+        else:
+            return
+        self._kill_at = now + self._order.kill_grace
+        tree.terminate(self._child.pid, _mark(self._order))
+
+    def _refresh_when_due(self) -> None:
+        now = time.monotonic()
+        total = self._out.tail.total + self._err.tail.total
+        if now < self._refresh_at or total == self._reported:
+            return
+        self._refresh_at, self._reported = now + REFRESH_SECONDS, total
+        # A report that fails is the worker's trouble to log; the next one carries the same and more
+        with contextlib.suppress(Exception):
+            self._control.report_tails(self._out.tail.text(), self._err.tail.text())
+
+    def _drain(self) -> None:
+        if self._ending is not Ending.EXITED:
+            tree.kill(self._child.pid, _mark(self._order))
+        until = time.monotonic() + DRAIN_SECONDS
+        while self._streams and (left := until - time.monotonic()) > 0:
+            self._read(left)
+        if self._streams:
+            tree.kill(self._child.pid, _mark(self._order))
+
+    def _result(self) -> Ended:
+        for stream in (self._out, self._err):
+            stream.finish()
+        self._log.close()
+        return Ended(
+            self._ending,
+            self._child.returncode,
+            self._out.tail.text(),
+            self._err.tail.text(),
+            str(self._log.path) if self._log.path else None,
+            self._log.trouble,
+        )
+
+
+def _process_handle(pid: int) -> int | None:
+    """A descriptor that becomes readable when the process ends, where the system has such a thing."""
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None
+
+
+def signal_name(number: int) -> str:
+    """SIGKILL for 9."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
