@@ -20,8 +20,9 @@ from penstock.core.errors import (
 )
 from penstock.core.nouns import Claim, Definition, Group, Health, Job, Reservation, Run, Tenant, Why
 from penstock.core.outcomes import Canceled, Failed, Fatal, Skip, Skipped, Snooze, Snoozed, Succeeded, TimedOut
+from penstock.core.version import VERSION
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "Busy",

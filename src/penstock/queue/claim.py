@@ -42,9 +42,10 @@ def claim(
 
     def work(tx: Tx) -> list[Claim]:
         stale.clear()
+        entered = claims.gate(tx)
         if reports:
             stale.update(close_in(ground, tx, reports, worker))
-        return claims.claim(tx, worker, run_ids, lease, pid=pid, queues=queues, keys=keys, tenant_id=tenant_id)
+        return claims.claim(tx, entered, worker, run_ids, lease, pid=pid, queues=queues, keys=keys, tenant_id=tenant_id)
 
     try:
         taken = ground.db.transact(work)

@@ -14,12 +14,18 @@ from penstock.core.nouns import Claim
 from penstock.core.status import JobStatus, RetryMode, RunStatus, WaitsFor
 from penstock.store import failpoints, promote, rows
 from penstock.store.database import Tx
-from penstock.store.hot import ClaimRequest, Closed, Closing
+from penstock.store.hot import ClaimRequest, Closed, Closing, Gate
 from penstock.store.tables import definitions, in_status, jobs, run_in_status, runs, tenants
+
+
+def gate(tx: Tx) -> Gate:
+    """Enter: what a claim must know, under the lock that keeps it true until the transaction ends."""
+    return tx.dialect.gate(tx.conn, tx.moment)
 
 
 def claim(
     tx: Tx,
+    entered: Gate,
     worker: str,
     run_ids: Sequence[UUID],
     lease_seconds: float,
@@ -31,12 +37,11 @@ def claim(
 ) -> list[Claim]:
     """Claim up to `len(run_ids)` jobs in order, each with its run row. What became due, or got a slot, takes its place first."""
     failpoints.reach("claim.before")
-    gate = tx.dialect.gate(tx.conn, tx.moment)
-    if gate.due:
+    if entered.due:
         promote.due(tx)
-    if gate.due or gate.limited:
+    if entered.due or entered.limited:
         promote.admit(tx)
-    open_queues = [name for name in gate.queues if queues is None or name in queues]
+    open_queues = [name for name in entered.queues if queues is None or name in queues]
     if not open_queues or not run_ids:
         return []
     request = ClaimRequest(
@@ -47,7 +52,7 @@ def claim(
         keys=None if keys is None else tuple(keys),
         tenant_id=tenant_id,
         run_ids=tuple(run_ids),
-        heed_reservations=gate.reserved,
+        heed_reservations=entered.reserved,
     )
     return [rows.claim(row, worker) for row in tx.dialect.claim(tx.conn, tx.moment, request)]
 

@@ -99,7 +99,7 @@ class PostgresDialect:
         return [Written(row[0], row[1], row[2], row[3].astimezone(UTC), row[4].astimezone(UTC)) for row in found]
 
     def gate(self, conn: Connection, moment: datetime | None) -> Gate:
-        _, due, limited, reserved, queues = conn.execute(
+        *_, due, limited, reserved, queues = conn.execute(
             _with_now(_GATE, moment), {"moment": moment, "lock": GATE_LOCK}
         ).one()
         return Gate(bool(due), limited, reserved, tuple(queues or ()))
@@ -120,15 +120,8 @@ class PostgresDialect:
             params["keys"] = list(request.keys)
         if request.tenant_id is not None:
             params["tenant_id"] = request.tenant_id
-        rows = conn.execute(_with_now(sql, moment), params)
-        return [
-            {
-                **row,
-                "started_at": row["started_at"].astimezone(UTC),
-                "lease_expires_at": row["lease_expires_at"].astimezone(UTC),
-            }
-            for row in rows.mappings()
-        ]
+        rows = conn.execute(_with_now(sql, moment), params).all()
+        return [dict(zip(_CLAIM_FIELDS, row, strict=True)) for row in rows]
 
     def heartbeat(
         self, conn: Connection, moment: datetime | None, pairs: Sequence[tuple[UUID, UUID]], lease_seconds: float
@@ -213,6 +206,11 @@ def _claim_sql(many_queues: bool, keys: bool, tenant: bool, heed_reservations: b
     return _CLAIM.replace("{source}", source).replace("{order}", order)
 
 
+_CLAIM_FIELDS = (
+    "job_id", "run_id", "tenant_id", "tenant_slug", "definition_id", "key", "queue", "params", "attempt_no", "max_attempts",
+    "retry_mode", "root_id", "group_id", "trace", "correlation_id", "lease_expires_at", "started_at",
+)  # fmt: skip
+
 _CLAIM = """
 WITH c AS MATERIALIZED (
   SELECT id FROM penstock_jobs WHERE {source} {order} LIMIT :limit FOR UPDATE SKIP LOCKED
@@ -222,9 +220,8 @@ WITH c AS MATERIALIZED (
   UPDATE penstock_jobs j SET status = 'running', claimable = false,
     started_at = coalesce(j.started_at, greatest({now}, j.queued_at)),
     lease_expires_at = {now} + make_interval(secs => :lease), claimed_by = :worker,
-    attempt_no = j.attempt_no + 1, run_id = r.run_id
-  FROM n JOIN unnest(CAST(:run_ids AS uuid[])) WITH ORDINALITY AS r(run_id, number) USING (number)
-  WHERE j.id = n.id AND j.status = 'queued'
+    attempt_no = j.attempt_no + 1, run_id = (CAST(:run_ids AS uuid[]))[n.number]
+  FROM n WHERE j.id = n.id AND j.status = 'queued'
   RETURNING j.id, j.run_id, j.tenant_id, j.definition_id, j.definition_key, j.queue, j.params, j.attempt_no, j.max_attempts,
     j.retry_mode, j.root_id, j.group_id, j.trace, j.correlation_id, j.lease_expires_at, j.priority, j.position, j.queued_at
 ), o AS (
@@ -281,8 +278,11 @@ WITH given AS MATERIALIZED (
 SELECT id, position, waits_for, scheduled_for, queued_at FROM written CROSS JOIN woken
 """
 
+# The settings hold for this transaction alone. What follows are point reads by index whatever the statistics say: on a
+# table that grew since it was last analysed the planner would read and sort everything that waits.
 _GATE = """
-SELECT pg_advisory_xact_lock_shared(:lock),
+SELECT pg_advisory_xact_lock_shared(:lock), set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true),
+  set_config('enable_seqscan', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true),
   (SELECT scheduled_for FROM penstock_jobs WHERE waits_for = 'time' ORDER BY scheduled_for LIMIT 1) <= {now},
   EXISTS (SELECT 1 FROM penstock_jobs WHERE waits_for = 'limit'),
   EXISTS (SELECT 1 FROM penstock_reservations WHERE status = 'active'),
@@ -313,23 +313,22 @@ WITH f AS MATERIALIZED (
     crashes = CASE WHEN f.c THEN j.crashes + 1 ELSE 0 END
   FROM f WHERE j.id = f.j AND j.run_id = f.r AND j.status = 'running'
   RETURNING j.id, j.run_id, j.tenant_id, j.definition_key, j.group_id, j.attempt_no, j.finished_at,
-    greatest(j.queued_at, j.scheduled_for) AS ready_at
+    greatest(j.queued_at, j.scheduled_for) AS ready_at, f.rs, f.e, f.x, f.so, f.se, f.a, f.lp
 ), c AS (
-  UPDATE penstock_runs r SET status = f.rs, finished_at = greatest({now}, r.started_at), error = f.e, exit_code = f.x,
-    stdout_tail = coalesce(f.so, r.stdout_tail), stderr_tail = coalesce(f.se, r.stderr_tail),
-    artifacts = coalesce(f.a, r.artifacts), log_path = coalesce(f.lp, r.log_path)
-  FROM u JOIN f ON f.j = u.id AND f.r = u.run_id
-  WHERE r.job_id = u.id AND r.attempt_no = u.attempt_no AND r.id = u.run_id AND r.status = 'running'
-  RETURNING r.job_id, r.started_at, f.rs
+  UPDATE penstock_runs r SET status = u.rs, finished_at = greatest({now}, r.started_at), error = u.e, exit_code = u.x,
+    stdout_tail = coalesce(u.so, r.stdout_tail), stderr_tail = coalesce(u.se, r.stderr_tail),
+    artifacts = coalesce(u.a, r.artifacts), log_path = coalesce(u.lp, r.log_path)
+  FROM u WHERE r.job_id = u.id AND r.attempt_no = u.attempt_no AND r.id = u.run_id AND r.status = 'running'
+  RETURNING u.tenant_id, u.definition_key, u.finished_at, u.ready_at, r.started_at, u.rs
 ), m AS (
-  SELECT u.tenant_id, u.definition_key, c.rs AS measure, extract(epoch FROM {now} - c.started_at) AS seconds FROM c JOIN u ON u.id = c.job_id
+  SELECT tenant_id, definition_key, rs AS measure, CAST(extract(epoch FROM {now} - started_at) AS float8) AS seconds FROM c
   UNION ALL
-  SELECT u.tenant_id, u.definition_key, 'wait', extract(epoch FROM c.started_at - u.ready_at) FROM c JOIN u ON u.id = c.job_id
-  WHERE u.finished_at IS NOT NULL
+  SELECT tenant_id, definition_key, 'wait', CAST(extract(epoch FROM started_at - ready_at) AS float8) FROM c
+  WHERE finished_at IS NOT NULL
 ), t AS (
   INSERT INTO penstock_tallies (minute, tenant_id, definition_key, measure, bucket, shard, n)
   SELECT date_trunc('minute', {now} AT TIME ZONE 'UTC') AT TIME ZONE 'UTC', tenant_id, definition_key, measure,
-    CAST(floor(2 * log(2, greatest(0, seconds) * 1000 + 1)) AS integer) AS b, :shard, count(*)
+    CAST(floor(2 * ln(greatest(0, seconds) * 1000 + 1) / ln(CAST(2 AS float8))) AS integer) AS b, :shard, count(*)
   FROM m GROUP BY tenant_id, definition_key, measure, b
   ON CONFLICT (minute, tenant_id, definition_key, measure, bucket, shard)
   DO UPDATE SET n = penstock_tallies.n + excluded.n

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import Connection, Engine, event, func, literal, select, text
+from sqlalchemy import Connection, Engine, event, func, literal, select
 from sqlalchemy.engine import URL
 from sqlalchemy.sql import ColumnElement, Executable, cast, type_coerce
 from sqlalchemy.types import BigInteger
@@ -118,8 +118,8 @@ class SqliteDialect:
             cursor.close()
 
     def gate(self, conn: Connection, moment: datetime | None) -> Gate:
-        due, limited, reserved, queues = conn.execute(_GATE, {"now": to_micros(moment or _clock.now())}).one()
-        return Gate(bool(due), bool(limited), bool(reserved), tuple((queues or "").split("\n")) if queues else ())
+        [(due, limited, reserved, queues)] = _run(conn, _GATE, {"now": to_micros(moment or _clock.now())})
+        return Gate(bool(due), bool(limited), bool(reserved), tuple(queues.split("\n")) if queues else ())
 
     def claim(self, conn: Connection, moment: datetime | None, request: ClaimRequest) -> Sequence[Mapping[str, Any]]:
         now = to_micros(moment or _clock.now())
@@ -132,18 +132,26 @@ class SqliteDialect:
             params["keys"] = dumps(list(request.keys))
         if request.tenant_id is not None:
             params["tenant_id"] = str(request.tenant_id)
-        ids = [row[0] for row in conn.execute(find, params)]
-        if not ids:
+        run_ids = {row[0]: run_id for row, run_id in zip(_run(conn, find, params), request.run_ids, strict=False)}
+        if not run_ids:
             return []
-        pairs = dumps([[job_id, str(run_id)] for job_id, run_id in zip(ids, request.run_ids, strict=False)])
+        pairs = dumps([[job_id, str(run_id)] for job_id, run_id in run_ids.items()])
         lease = now + round(request.lease_seconds * 1_000_000)
-        taken = conn.execute(_TAKE, {"pairs": pairs, "now": now, "lease": lease, "worker": request.worker}).all()
+        taken = {
+            row[0]: row
+            for row in _run(conn, _TAKE, {"pairs": pairs, "now": now, "lease": lease, "worker": request.worker})
+        }
         failpoints.reach("claim.after_update")
-        conn.execute(_OPEN_RUNS, {"pairs": pairs, "now": now, "worker": request.worker, "pid": request.pid})
+        _run(conn, _OPEN_RUNS, {"pairs": pairs, "now": now, "worker": request.worker, "pid": request.pid})
         failpoints.reach("claim.after_runs")
-        by_id = {row.id: row for row in taken}
-        slugs: dict[str, str] = dict(conn.execute(_SLUGS, {"ids": dumps(list({row.tenant_id for row in taken}))}).tuples().all())
-        return [_claimed(by_id[job_id], slugs, lease) for job_id in ids if job_id in by_id]
+        tenants = _run(conn, _SLUGS, {"ids": dumps(list({row[1] for row in taken.values()}))})
+        slugs = {tenant_id: (UUID(tenant_id), slug) for tenant_id, slug in tenants}
+        lease_expires_at = from_micros(lease)
+        return [
+            _claimed(taken[job_id], run_id, slugs, lease_expires_at)
+            for job_id, run_id in run_ids.items()
+            if job_id in taken
+        ]
 
     def heartbeat(
         self, conn: Connection, moment: datetime | None, pairs: Sequence[tuple[UUID, UUID]], lease_seconds: float
@@ -151,29 +159,41 @@ class SqliteDialect:
         now = to_micros(moment or _clock.now())
         given = dumps([[str(job_id), str(run_id)] for job_id, run_id in pairs])
         lease = now + round(lease_seconds * 1_000_000)
-        return [(UUID(row[0]), bool(row[1])) for row in conn.execute(_HEARTBEAT, {"pairs": given, "lease": lease})]
+        return [(UUID(row[0]), bool(row[1])) for row in _run(conn, _HEARTBEAT, {"pairs": given, "lease": lease})]
 
     def close(
         self, conn: Connection, moment: datetime | None, closings: Sequence[Closing], shard: int
     ) -> Sequence[Closed]:
         now = to_micros(moment or _clock.now())
         given = dumps([_closing_row(c) for c in closings])
-        closed = conn.execute(_CLOSE_JOBS, {"closings": given, "now": now}).all()
+        found = [_ClosedRow(*row) for row in _run(conn, _CLOSE_JOBS, {"closings": given, "now": now})]
         failpoints.reach("finish.after_jobs")
-        if not closed:
+        if not found:
             return []
-        conn.execute(_CLOSE_RUNS, {"closings": given, "now": now})
+        _run(conn, _CLOSE_RUNS, {"closings": given, "now": now})
         failpoints.reach("finish.after_runs")
-        _tally(conn, closed, {c.run_id: c for c in closings}, now, shard)
-        return [
-            Closed(
-                UUID(r.id), UUID(r.run_id), UUID(r.tenant_id), UUID(r.group_id) if r.group_id else None, bool(r.hooked)
-            )
-            for r in closed
-        ]
+        by_run = {str(c.run_id): c for c in closings}
+        _tally(conn, found, by_run, now, shard)
+        tenants = {tenant_id: UUID(tenant_id) for tenant_id in {row.tenant_id for row in found}}
+        closed = []
+        for row in found:
+            closing = by_run[row.run_id]
+            group_id = UUID(row.group_id) if row.group_id else None
+            closed.append(Closed(closing.job_id, closing.run_id, tenants[row.tenant_id], group_id, bool(row.hooked)))
+        return closed
 
     def wake(self, conn: Connection, queues: Sequence[str]) -> None:
         """Nothing to do: workers watch `PRAGMA data_version`."""
+
+
+def _run(conn: Connection, sql: str, params: Mapping[str, Any]) -> Sequence[Any]:
+    """The statement on the driver's own cursor: on a local file SQLAlchemy's share would be most of the time."""
+    cursor = conn.connection.cursor()
+    try:
+        cursor.execute(sql, params)
+        return cursor.fetchall()
+    finally:
+        cursor.close()
 
 
 def _prepare_connection(dbapi: Any, _record: Any) -> None:
@@ -203,17 +223,17 @@ def _begin(conn: Connection) -> None:
 
 
 def _tenants(conn: Connection, ids: set[UUID]) -> dict[UUID, tuple[int, bool]]:
-    rows = conn.execute(_TENANTS, {"ids": dumps([str(i) for i in ids])})
-    return {UUID(row.id): (row.weight, row.max_running is not None) for row in rows}
+    rows = _run(conn, _TENANTS, {"ids": dumps([str(i) for i in ids])})
+    return {UUID(tenant_id): (weight, max_running is not None) for tenant_id, weight, max_running in rows}
 
 
 def _definitions(conn: Connection, ids: set[UUID]) -> dict[UUID | None, tuple[int, bool]]:
-    rows = conn.execute(_DEFINITIONS, {"ids": dumps([str(i) for i in ids])})
-    return {UUID(row.id): (row.version, row.max_running is not None or bool(row.paused)) for row in rows}
+    rows = _run(conn, _DEFINITIONS, {"ids": dumps([str(i) for i in ids])})
+    return {UUID(row[0]): (row[1], row[2] is not None or bool(row[3])) for row in rows}
 
 
 def _place(conn: Connection, tenant_id: UUID, priority: int, weight: int) -> int:
-    largest, smallest = conn.execute(_PLACE, {"tenant_id": str(tenant_id), "priority": priority}).one()
+    [(largest, smallest)] = _run(conn, _PLACE, {"tenant_id": str(tenant_id), "priority": priority})
     return place(largest, smallest, weight)
 
 
@@ -248,11 +268,23 @@ def _closing_row(closing: Closing) -> dict[str, Any]:
     return row
 
 
-def _tally(conn: Connection, closed: Sequence[Any], closings: Mapping[UUID, Closing], now: int, shard: int) -> None:
+class _ClosedRow(NamedTuple):
+    job_id: str
+    run_id: str
+    tenant_id: str
+    definition_key: str
+    group_id: str | None
+    finished_at: int | None
+    hooked: int
+    run_started: int
+    ready_at: int
+
+
+def _tally(conn: Connection, closed: Sequence[_ClosedRow], by_run: Mapping[str, Closing], now: int, shard: int) -> None:
     counts: Counter[tuple[str, str, str, int]] = Counter()
     for row in closed:
-        status = closings[UUID(row.run_id)].resolution.run_status
-        counts[row.tenant_id, row.definition_key, str(status), bucket((now - row.run_started) / 1000)] += 1
+        status = by_run[row.run_id].resolution.run_status
+        counts[row.tenant_id, row.definition_key, status.value, bucket((now - row.run_started) / 1000)] += 1
         if row.finished_at is not None:
             counts[row.tenant_id, row.definition_key, "wait", bucket((row.run_started - row.ready_at) / 1000)] += 1
     minute = to_micros(minute_of(from_micros(now)))
@@ -261,19 +293,30 @@ def _tally(conn: Connection, closed: Sequence[Any], closings: Mapping[UUID, Clos
     cursor.close()
 
 
-def _claimed(row: Any, slugs: Mapping[str, str], lease: int) -> dict[str, Any]:
+def _claimed(
+    row: Any, run_id: UUID, slugs: Mapping[str, tuple[UUID, str]], lease_expires_at: datetime
+) -> dict[str, Any]:
+    (
+        id_, tenant_id, definition_id, key, queue, params, attempt_no, max_attempts, retry_mode, root_id, group_id, trace,
+        correlation_id, started,
+    ) = row  # fmt: skip
+    job_id = UUID(id_)
+    tenant, slug = slugs[tenant_id]
     return {
-        "job_id": UUID(row.id), "run_id": UUID(row.run_id), "tenant_id": UUID(row.tenant_id),
-        "tenant_slug": slugs[row.tenant_id], "definition_id": UUID(row.definition_id) if row.definition_id else None,
-        "key": row.definition_key, "queue": row.queue, "params": row.params, "attempt_no": row.attempt_no,
-        "max_attempts": row.max_attempts, "retry_mode": row.retry_mode, "root_id": UUID(row.root_id),
-        "group_id": UUID(row.group_id) if row.group_id else None, "started_at": from_micros(row.run_started),
-        "lease_expires_at": from_micros(lease), "trace": row.trace, "correlation_id": row.correlation_id,
+        "job_id": job_id, "run_id": run_id, "tenant_id": tenant, "tenant_slug": slug,
+        "definition_id": _uuid(definition_id) if definition_id else None, "key": key, "queue": queue, "params": params,
+        "attempt_no": attempt_no, "max_attempts": max_attempts, "retry_mode": retry_mode,
+        "root_id": job_id if root_id == id_ else UUID(root_id), "group_id": UUID(group_id) if group_id else None,
+        "started_at": from_micros(started), "lease_expires_at": lease_expires_at, "trace": trace,
+        "correlation_id": correlation_id,
     }  # fmt: skip
 
 
+_uuid = lru_cache(maxsize=1024)(UUID)
+
+
 @lru_cache(maxsize=256)
-def _find(queues: int, keys: bool, tenant: bool, heed_reservations: bool) -> Any:
+def _find(queues: int, keys: bool, tenant: bool, heed_reservations: bool) -> str:
     extra = ""
     if keys:
         extra += " AND definition_key IN (SELECT value FROM json_each(:keys))"
@@ -286,7 +329,7 @@ def _find(queues: int, keys: bool, tenant: bool, heed_reservations: bool) -> Any
         f" WHERE claimable AND queue = :queue{i}{extra} ORDER BY priority, position, queued_at, id LIMIT :limit)"
         for i in range(queues)
     ]
-    return text(" UNION ALL ".join(lanes) + " ORDER BY priority, position, queued_at, id LIMIT :limit")
+    return " UNION ALL ".join(lanes) + " ORDER BY priority, position, queued_at, id LIMIT :limit"
 
 
 _COLUMNS = (
@@ -298,46 +341,46 @@ _INSERT = (
     f"INSERT INTO penstock_jobs ({_COLUMNS}, status, slot, attempt_no, crashes)"
     f" VALUES ({', '.join('?' * 26)}, 'queued', 0, 0, 0) ON CONFLICT DO NOTHING"
 )
-_TENANTS = text(
+_TENANTS = (
     "SELECT id, weight, max_running FROM penstock_tenants WHERE is_active AND id IN (SELECT value FROM json_each(:ids))"
 )
-_DEFINITIONS = text(
+_DEFINITIONS = (
     "SELECT id, version, max_running, paused FROM penstock_definitions"
     " WHERE is_active AND id IN (SELECT value FROM json_each(:ids))"
 )
-_PLACE = text(
+_PLACE = (
     "SELECT (SELECT max(position) FROM penstock_jobs WHERE claimable AND tenant_id = :tenant_id AND priority = :priority),"
     " (SELECT min((SELECT min(position) FROM penstock_jobs WHERE claimable AND queue = q.name AND priority = :priority))"
     "  FROM penstock_queues q)"
 )
-_GATE = text(
+_GATE = (
     "SELECT (SELECT scheduled_for FROM penstock_jobs WHERE waits_for = 'time' ORDER BY scheduled_for LIMIT 1) <= :now,"
     " EXISTS (SELECT 1 FROM penstock_jobs WHERE waits_for = 'limit'),"
     " EXISTS (SELECT 1 FROM penstock_reservations WHERE status = 'active'),"
     " (SELECT group_concat(name, char(10)) FROM penstock_queues WHERE NOT paused)"
 )
-_TAKE = text(
+_TAKE = (
     "UPDATE penstock_jobs SET status = 'running', claimable = 0, started_at = coalesce(started_at, max(:now, queued_at)),"
     " lease_expires_at = :lease, claimed_by = :worker, attempt_no = attempt_no + 1, run_id = pair.run_id"
     " FROM (SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS run_id FROM json_each(:pairs)) AS pair"
     " WHERE penstock_jobs.id = pair.id AND penstock_jobs.status = 'queued'"
-    " RETURNING penstock_jobs.id, run_id, tenant_id, definition_id, definition_key, queue, params, attempt_no, max_attempts,"
+    " RETURNING penstock_jobs.id, tenant_id, definition_id, definition_key, queue, params, attempt_no, max_attempts,"
     " retry_mode, root_id, group_id, trace, correlation_id, max(:now, queued_at) AS run_started"
 )
-_OPEN_RUNS = text(
+_OPEN_RUNS = (
     "INSERT INTO penstock_runs (job_id, attempt_no, id, tenant_id, status, worker_id, pid, definition_id, started_at)"
     " SELECT j.id, j.attempt_no, j.run_id, j.tenant_id, 'running', :worker, :pid, j.definition_id, max(:now, j.queued_at)"
     " FROM json_each(:pairs) p JOIN penstock_jobs j ON j.id = json_extract(p.value, '$[0]')"
     " WHERE j.run_id = json_extract(p.value, '$[1]')"
 )
-_SLUGS = text("SELECT id, slug FROM penstock_tenants WHERE id IN (SELECT value FROM json_each(:ids))")
-_HEARTBEAT = text(
+_SLUGS = "SELECT id, slug FROM penstock_tenants WHERE id IN (SELECT value FROM json_each(:ids))"
+_HEARTBEAT = (
     "UPDATE penstock_jobs SET lease_expires_at = :lease"
     " FROM (SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS run FROM json_each(:pairs)) AS pair"
     " WHERE penstock_jobs.id = pair.id AND penstock_jobs.run_id = pair.run AND penstock_jobs.status = 'running'"
     " RETURNING penstock_jobs.id, cancel_requested_at IS NOT NULL"
 )
-_CLOSE_JOBS = text(
+_CLOSE_JOBS = (
     "UPDATE penstock_jobs SET status = f.js, waits_for = CASE f.js WHEN 'queued' THEN 'time' END, slot = 0,"
     " scheduled_for = CASE f.js WHEN 'queued' THEN :now + CAST(round(f.d * 1000000) AS INTEGER) ELSE scheduled_for END,"
     " finished_at = CASE f.js WHEN 'queued' THEN NULL ELSE max(:now, started_at) END, lease_expires_at = NULL,"
@@ -352,7 +395,7 @@ _CLOSE_JOBS = text(
     " (SELECT started_at FROM penstock_runs r WHERE r.job_id = penstock_jobs.id AND r.attempt_no = penstock_jobs.attempt_no)"
     "  AS run_started, max(queued_at, scheduled_for) AS ready_at"
 )
-_CLOSE_RUNS = text(
+_CLOSE_RUNS = (
     "UPDATE penstock_runs SET status = f.rs, finished_at = max(:now, started_at), error = f.e, exit_code = f.x,"
     " stdout_tail = coalesce(f.so, stdout_tail), stderr_tail = coalesce(f.se, stderr_tail),"
     " artifacts = coalesce(f.a, artifacts), log_path = coalesce(f.lp, log_path)"
