@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import and_, bindparam, func, or_, select, text, union_all, update
+from sqlalchemy import and_, bindparam, func, literal, or_, select, text, tuple_, union_all, update
 
 from penstock.core.position import place, step
 from penstock.core.status import JobStatus, WaitsFor
@@ -18,6 +19,7 @@ from penstock.store.dialects.postgresql import GATE_LOCK
 from penstock.store.tables import definitions, in_status, jobs, tenants, waiting_for
 
 BATCH = 1000
+MAX_SCOPES = 500
 ADMIT_LOCK = GATE_LOCK + 2
 
 
@@ -84,60 +86,70 @@ def admit(tx: Tx) -> int:
     if not waiting:
         return 0
     taken_by_definition, taken_by_tenant = _taken(tx)
-    admitted: list[Any] = []
+    tenants_waiting = Counter(scope.definition_id for scope in waiting)
     random.shuffle(waiting)  # no tenant is always first
+    admitted = 0
     for scope in waiting:
-        free = BATCH
-        if scope.paused:
-            free = 0
+        free = 0 if scope.paused else BATCH
         if scope.definition_limit is not None:
-            free = min(free, scope.definition_limit - taken_by_definition[scope.definition_id])
+            left = scope.definition_limit - taken_by_definition[scope.definition_id]
+            # An equal share for each tenant that waits, so that none takes every slot.
+            free = min(free, left, math.ceil(left / tenants_waiting[scope.definition_id]))
+            tenants_waiting[scope.definition_id] -= 1
         if scope.tenant_limit is not None:
             free = min(free, scope.tenant_limit - taken_by_tenant[scope.tenant_id])
         if free <= 0:
             continue
-        if scope.definition_limit is not None and sum(s.definition_id == scope.definition_id for s in waiting) > 1:
-            free = 1  # the next claim gives the next tenant its turn
-        chosen = tx.rows(
-            select(jobs.c.id, jobs.c.tenant_id, jobs.c.priority, jobs.c.queue, tenants.c.weight)
-            .join(tenants, tenants.c.id == jobs.c.tenant_id)
-            .where(
-                waiting_for(WaitsFor.LIMIT),
-                jobs.c.definition_key == scope.definition_key,
-                jobs.c.tenant_id == scope.tenant_id,
-            )
-            .order_by(jobs.c.priority, jobs.c.queued_at, jobs.c.id)
-            .limit(free)
-            .with_for_update(of=jobs, **tx.dialect.skip_locked)
-        )
+        chosen = _first_waiting(tx, scope, free)
         taken_by_definition[scope.definition_id] += len(chosen)
         taken_by_tenant[scope.tenant_id] += len(chosen)
         _give_places(tx, chosen, slot=scope.definition_limit is not None or scope.tenant_limit is not None)
-        admitted += chosen
-    return len(admitted)
+        admitted += len(chosen)
+    return admitted
+
+
+def _first_waiting(tx: Tx, scope: Any, most: int) -> Sequence[Any]:
+    return tx.rows(
+        select(jobs.c.id, jobs.c.tenant_id, jobs.c.priority, jobs.c.queue, tenants.c.weight)
+        .join(tenants, tenants.c.id == jobs.c.tenant_id)
+        .where(
+            waiting_for(WaitsFor.LIMIT),
+            jobs.c.definition_key == scope.definition_key,
+            jobs.c.tenant_id == scope.tenant_id,
+            jobs.c.definition_id.is_not_distinct_from(scope.definition_id),
+        )
+        .order_by(jobs.c.priority, jobs.c.queued_at, jobs.c.id)
+        .limit(most)
+        .with_for_update(of=jobs, **tx.dialect.skip_locked)
+    )
 
 
 def _waiting_scopes(tx: Tx) -> list[Any]:
-    """The (definition, tenant) pairs with something waiting."""
-    keys = (
-        select(jobs.c.definition_key, jobs.c.tenant_id, jobs.c.definition_id)
-        .where(waiting_for(WaitsFor.LIMIT))
-        .distinct()
-        .subquery()
-    )
+    """The (definition, tenant) pairs with something waiting, by hops through the index: never by reading what waits."""
+    pair = tuple_(jobs.c.definition_key, jobs.c.tenant_id)
     query = (
         select(
-            keys.c.definition_key,
-            keys.c.tenant_id,
-            keys.c.definition_id,
+            jobs.c.definition_key,
+            jobs.c.tenant_id,
+            jobs.c.definition_id,
             definitions.c.max_running.label("definition_limit"),
             definitions.c.paused,
             tenants.c.max_running.label("tenant_limit"),
         )
-        .join(tenants, tenants.c.id == keys.c.tenant_id)
-        .outerjoin(definitions, definitions.c.id == keys.c.definition_id)
+        .join(tenants, tenants.c.id == jobs.c.tenant_id)
+        .outerjoin(definitions, definitions.c.id == jobs.c.definition_id)
+        .where(waiting_for(WaitsFor.LIMIT))
+        .order_by(jobs.c.definition_key, jobs.c.tenant_id)
+        .limit(1)
     )
-    return list(tx.rows(query.order_by(keys.c.definition_key, keys.c.tenant_id)))
+    found: list[Any] = []
+    at = tx.first(query)
+    while at is not None and len(found) < MAX_SCOPES:
+        found.append(at)
+        at = tx.first(
+            query.where(pair > tuple_(literal(at.definition_key), literal(at.tenant_id, jobs.c.tenant_id.type)))
+        )
+    return found
 
 
 def _taken(tx: Tx) -> tuple[defaultdict[UUID | None, int], defaultdict[UUID, int]]:
