@@ -80,12 +80,12 @@ class Task(Generic[P, R]):
 class Penstock:
     """A durable job engine on your own database.
 
-    >>> app = Penstock("sqlite://")
+    >>> app = Penstock("sqlite:///jobs.db")
     >>> @app.job(key="add")
     ... def add(a: int, b: int = 1) -> int:
     ...     return a + b
-    >>> add.enqueue(a=2).status
-    <JobStatus.QUEUED: 'queued'>
+    >>> add.enqueue(a=2).status.value
+    'queued'
     """
 
     def __init__(

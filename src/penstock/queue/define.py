@@ -213,7 +213,7 @@ def _checked_tenant(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def update_tenant(ground: Ground, slug: str, **values: Any) -> Tenant:
-    """Change a tenant's name, timezone, weight, max_running or is_active."""
+    """Change a tenant's name, timezone, weight, max_running or is_active. Nothing of an inactive tenant is taken or claimed."""
     unknown = set(values) - {"name", "timezone", "weight", "max_running", "is_active"}
     if unknown:
         raise InvalidInput(f"A tenant has no {', '.join(sorted(unknown))}.")
@@ -224,7 +224,7 @@ def update_tenant(ground: Ground, slug: str, **values: Any) -> Tenant:
         changed = tenants.change(tx, tenant_id, values) if values else tenants.by_id(tx, tenant_id)
         if changed is None:
             raise NotFound("tenant", slug)
-        if values.get("max_running") is not None:
+        if values.get("max_running") is not None or values.get("is_active") is False:
             definitions.park_tenant(tx, tenant_id)
         return changed
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, CursorResult, Engine, create_engine, literal
@@ -172,9 +173,23 @@ def make_engine(url: str | URL, *, pool_size: int = 10, busy_timeout: float = 30
         ) from error
     backend = parsed.get_backend_name()
     dialect = dialect_for(backend)
+    if backend == "sqlite":
+        _prepare_file(parsed)
     try:
         return dialect.create_engine(parsed, create_engine, pool_size, busy_timeout)
     except ModuleNotFoundError as error:
         raise DatabaseUnavailable(
             f"The driver for {backend} is not installed. Install it with: pip install 'penstock[postgres]'"
         ) from error
+
+
+def _prepare_file(url: URL) -> None:
+    """A new file is for its owner alone; SQLite gives its log the same mode."""
+    if url.database in (None, "", ":memory:"):
+        raise InvalidInput("An in-memory SQLite database forgets everything. Give a file: sqlite:///jobs.db")
+    path = Path(url.database or "")
+    if not path.exists() and path.parent.is_dir():
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        except OSError:
+            return  # opening it will say what is wrong

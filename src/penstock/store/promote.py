@@ -33,6 +33,7 @@ def due(tx: Tx) -> int:
             jobs.c.queue,
             tenants.c.weight,
             or_(
+                tenants.c.is_active.is_(False),
                 tenants.c.max_running.is_not(None),
                 definitions.c.max_running.is_not(None),
                 definitions.c.paused.is_(True),
@@ -90,7 +91,7 @@ def admit(tx: Tx) -> int:
     random.shuffle(waiting)  # no tenant is always first
     admitted = 0
     for scope in waiting:
-        free = 0 if scope.paused else BATCH
+        free = BATCH if scope.tenant_active and not scope.paused else 0
         if scope.definition_limit is not None:
             left = scope.definition_limit - taken_by_definition[scope.definition_id]
             # An equal share for each tenant that waits, so that none takes every slot.
@@ -135,6 +136,7 @@ def _waiting_scopes(tx: Tx) -> list[Any]:
             definitions.c.max_running.label("definition_limit"),
             definitions.c.paused,
             tenants.c.max_running.label("tenant_limit"),
+            tenants.c.is_active.label("tenant_active"),
         )
         .join(tenants, tenants.c.id == jobs.c.tenant_id)
         .outerjoin(definitions, definitions.c.id == jobs.c.definition_id)

@@ -37,10 +37,13 @@ class SqliteDialect:
     skip_locked: ClassVar[Mapping[str, Any]] = {}
 
     def create_engine(self, url: URL, factory: Callable[..., Engine], pool_size: int, busy_timeout: float) -> Engine:
-        options: dict[str, Any] = {"connect_args": {"timeout": busy_timeout, "check_same_thread": False}}
-        if url.database not in (None, "", ":memory:"):
-            options |= {"pool_size": pool_size, "max_overflow": pool_size, "pool_timeout": busy_timeout}
-        engine = factory(url, **options)
+        engine = factory(
+            url,
+            connect_args={"timeout": busy_timeout, "check_same_thread": False},
+            pool_size=pool_size,
+            max_overflow=pool_size,
+            pool_timeout=busy_timeout,
+        )
         event.listen(engine, "connect", _prepare_connection)
         event.listen(engine, "begin", _begin)
         return engine
