@@ -93,9 +93,9 @@ class Redactor:
     """
 
     def __init__(self, secrets: Iterable[str] = (), patterns: Sequence[str] = ()) -> None:
-        self._secrets = frozenset(secrets)
-        self._patterns = tuple(patterns)
-        found = {form for secret in self._secrets if len(secret) >= MIN_SECRET for form in forms(secret)}
+        self.secrets = frozenset(secrets)
+        self.patterns = tuple(patterns)
+        found = {form for secret in self.secrets if len(secret) >= MIN_SECRET for form in forms(secret)}
         self.literals = tuple(sorted(found, key=lambda form: (-len(form), form)))
         self._any_literal = re.compile(b"|".join(map(re.escape, self.literals))) if self.literals else None
         self._built_in = [(words, re.compile(pattern)) for words, pattern in _BUILT_IN]
@@ -103,10 +103,10 @@ class Redactor:
 
     def extended(self, secrets: Iterable[str] = (), patterns: Sequence[str] = ()) -> Redactor:
         """This one with more to mask; itself when there is nothing more."""
-        more = frozenset(secrets) - self._secrets
+        more = frozenset(secrets) - self.secrets
         if not more and not patterns:
             return self
-        return Redactor(self._secrets | more, (*self._patterns, *patterns))
+        return Redactor(self.secrets | more, (*self.patterns, *patterns))
 
     def redact_json(self, value: Any) -> Any:
         """A copy with everything under secret-like keys masked, and every text redacted."""

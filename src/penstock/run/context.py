@@ -101,6 +101,7 @@ class Context:
         attempt: int,
         params: Mapping[str, Any],
         control: Control,
+        log: Any = None,
     ) -> None:
         self.job_id = job_id
         self.run_id = run_id
@@ -112,6 +113,8 @@ class Context:
         self._control = control
         self._deadline = None if control.timeout is None else time.monotonic() + control.timeout
         self._artifacts: list[Mapping[str, Any]] = []
+        self._log = log
+        self.told_to_stop = False
 
     @classmethod
     def of(cls, claim: Claim, control: Control) -> Context:
@@ -130,7 +133,8 @@ class Context:
     @cached_property
     def log(self) -> Any:
         """A structlog logger that already carries the ids of this run."""
-        return structlog.get_logger("penstock.job").bind(
+        logger = structlog.get_logger("penstock.job") if self._log is None else self._log
+        return logger.bind(
             job_id=str(self.job_id),
             run_id=str(self.run_id),
             tenant_id=str(self.tenant_id),
@@ -160,7 +164,8 @@ class Context:
         A thread cannot be stopped from outside, so a long job has to ask. One that must be stoppable whatever it
         does is registered with `isolation="process"`.
         """
-        return self._control.canceled.is_set() or self.expired()
+        self.told_to_stop = self.told_to_stop or self._control.canceled.is_set() or self.expired()
+        return self.told_to_stop
 
     def expired(self) -> bool:
         """Whether the job's time is up."""

@@ -1,0 +1,74 @@
+"""One call of a job's function, and the outcome of it. Whatever the function does, this returns."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from penstock.core.errors import InvalidPayload
+from penstock.core.outcomes import Evidence, Failed, Fatal, Outcome, Skip, Skipped, Snooze, Snoozed, Succeeded, TimedOut
+from penstock.core.payload import plain
+from penstock.core.redact import Redactor, secrets_in
+from penstock.run.context import Context, Control, stopped
+from penstock.run.output import TAIL_BYTES
+
+MAX_ERROR = 2000
+
+
+def perform(call: Callable[[], Any], context: Context, control: Control, redactor: Redactor) -> Outcome:
+    """Call it. Every exception is contained, `SystemExit` and `KeyboardInterrupt` too: a job cannot end its worker."""
+    try:
+        result = call()
+    except Skip as skip:
+        return Skipped(_masked(str(skip), context, redactor), _evidence(context))
+    except Snooze as snooze:
+        return Snoozed(snooze.seconds, _masked(snooze.reason, context, redactor), _evidence(context))
+    except BaseException as error:
+        return _raised(error, context, control, redactor)
+    if context.expired():
+        return TimedOut(f"timed out after {control.timeout:g} s", _evidence(context))
+    if control.canceled.is_set() and context.told_to_stop:
+        return stopped(control, _evidence(context))
+    return _returned(result, context)
+
+
+def misfit(error: InvalidPayload, context: Context, redactor: Redactor) -> Failed:
+    """The outcome of a job whose params its function does not take; it never started."""
+    return Failed(_masked(str(error), context, redactor), fatal=True)
+
+
+def _returned(result: Any, context: Context) -> Outcome:
+    if result is not None:
+        try:
+            plain("The result", result)
+        except InvalidPayload as error:
+            return Failed(f"{error}. Return JSON of at most 1 MiB; put more into an artifact.", fatal=True,
+                          evidence=_evidence(context))  # fmt: skip
+        except RecursionError:
+            return Failed("The result cannot be stored: it contains itself.", fatal=True, evidence=_evidence(context))
+    return Succeeded(result, _evidence(context))
+
+
+def _raised(error: BaseException, context: Context, control: Control, redactor: Redactor) -> Outcome:
+    # The first frame is ours
+    frames = error.__traceback__.tb_next if error.__traceback__ is not None else None
+    text = _masked("".join(traceback.format_exception(type(error), error, frames)), context, redactor)
+    evidence = _evidence(context, text.encode("utf-8", "replace")[-TAIL_BYTES:].decode("utf-8", "ignore"))
+    if isinstance(error, Fatal):
+        return Failed(_masked(str(error) or "Fatal", context, redactor), fatal=True, evidence=evidence)
+    if context.expired():
+        return TimedOut(f"timed out after {control.timeout:g} s", evidence)
+    if control.canceled.is_set():
+        return stopped(control, evidence)
+    summary = "".join(traceback.format_exception_only(type(error), error)).strip()
+    return Failed(_masked(summary, context, redactor)[:MAX_ERROR], evidence=evidence)
+
+
+def _masked(text: str, context: Context, redactor: Redactor) -> str:
+    clean = text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+    return redactor.extended(secrets_in(context.params)).redact_text(clean)
+
+
+def _evidence(context: Context, stderr_tail: str | None = None) -> Evidence:
+    return Evidence(stderr_tail=stderr_tail, artifacts=context.artifacts)
