@@ -381,7 +381,7 @@ _HEARTBEAT = (
     "UPDATE penstock_jobs SET lease_expires_at = :lease"
     " FROM (SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS run FROM json_each(:pairs)) AS pair"
     " WHERE penstock_jobs.id = pair.id AND penstock_jobs.run_id = pair.run AND penstock_jobs.status = 'running'"
-    " RETURNING penstock_jobs.id, cancel_requested_at IS NOT NULL"
+    " RETURNING penstock_jobs.id, cancel_requested_at"
 )
 _CLOSE_JOBS = (
     "UPDATE penstock_jobs SET status = f.js, waits_for = CASE f.js WHEN 'queued' THEN 'time' END, slot = 0,"
