@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import and_, case, delete, insert, literal, select, update
+from sqlalchemy import and_, case, delete, insert, literal, or_, select, update
 
 from penstock.core.decide import Attempt
 from penstock.core.ids import new_id
@@ -167,7 +167,19 @@ def chain(tx: Tx, job_id: UUID, delay: float) -> UUID:
 
 
 def release(tx: Tx, pairs: Sequence[tuple[UUID, UUID]]) -> int:
-    """Give claims that were never started back untouched: the run is as if it had not been, the place is kept."""
+    """Give claims that were never started back untouched: the run is as if it had not been, the place is kept. One whose
+    definition was paused or limited meanwhile goes behind that limit instead."""
+    limited = or_(
+        select(definitions.c.id)
+        .where(
+            definitions.c.id == jobs.c.definition_id,
+            or_(definitions.c.paused, and_(definitions.c.max_running.is_not(None), ~jobs.c.slot)),
+        )
+        .exists(),
+        select(tenants.c.id)
+        .where(tenants.c.id == jobs.c.tenant_id, tenants.c.max_running.is_not(None), ~jobs.c.slot)
+        .exists(),
+    )
     returned = 0
     for job_id, run_id in pairs:
         given = tx.count(
@@ -175,7 +187,9 @@ def release(tx: Tx, pairs: Sequence[tuple[UUID, UUID]]) -> int:
             .where(jobs.c.id == job_id, jobs.c.run_id == run_id, in_status(JobStatus.RUNNING))
             .values(
                 status=JobStatus.QUEUED,
-                claimable=True,
+                claimable=~limited,
+                waits_for=case((limited, WaitsFor.LIMIT)),
+                slot=and_(jobs.c.slot, ~limited),
                 attempt_no=jobs.c.attempt_no - 1,
                 started_at=case((jobs.c.attempt_no > 1, jobs.c.started_at)),
                 run_id=None,
