@@ -26,7 +26,14 @@ JsonObject = Mapping[str, Any]
 
 
 def dumps(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_as_dict)
+
+
+def _as_dict(value: Any) -> dict[str, Any]:
+    """Any mapping is an object, not only a dict."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} is not JSON")
 
 
 def plain(name: str, value: Any) -> str:

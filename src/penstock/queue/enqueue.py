@@ -201,7 +201,7 @@ def enqueue_many(
     """All of them or none, in the order given. Answers their ids."""
     options = options.checked()
     given = list(many)
-    if options.dedupe_key is not None and len(given) > 1:
+    if options.dedupe_key is not None:
         raise Conflict("enqueue_many takes no dedupe_key: it would make one job of many. Enqueue them one by one.")
     if connection is not None:
         with ground.db.joined(connection) as tx:
