@@ -112,7 +112,7 @@ class Context:
         self.params = params
         self._control = control
         self._deadline = None if control.timeout is None else time.monotonic() + control.timeout
-        self._artifacts: list[Mapping[str, Any]] = []
+        self._artifacts: tuple[Mapping[str, Any], ...] = ()
         self._log = log
         self.told_to_stop = False
 
@@ -150,13 +150,13 @@ class Context:
         """Put a file that this run made on its record, with whatever else is worth knowing about it (JSON)."""
         artifact = {**meta, **describe_file(path)}
         plain("artifact", artifact)
-        self._artifacts.append(artifact)
+        self._artifacts += (artifact,)
         self._control.add_artifact(artifact)
 
     @property
     def artifacts(self) -> tuple[Mapping[str, Any], ...]:
         """What `artifact()` was given so far."""
-        return tuple(self._artifacts)
+        return self._artifacts
 
     def canceled(self) -> bool:
         """Whether to stop: the job was canceled, the worker shuts down, or the time is up.

@@ -7,7 +7,19 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.core.errors import InvalidPayload
-from penstock.core.outcomes import Evidence, Failed, Fatal, Outcome, Skip, Skipped, Snooze, Snoozed, Succeeded, TimedOut
+from penstock.core.outcomes import (
+    NOTHING,
+    Evidence,
+    Failed,
+    Fatal,
+    Outcome,
+    Skip,
+    Skipped,
+    Snooze,
+    Snoozed,
+    Succeeded,
+    TimedOut,
+)
 from penstock.core.payload import plain
 from penstock.core.redact import Redactor, secrets_in
 from penstock.run.context import Context, Control, stopped
@@ -71,4 +83,6 @@ def _masked(text: str, context: Context, redactor: Redactor) -> str:
 
 
 def _evidence(context: Context, stderr_tail: str | None = None) -> Evidence:
+    if stderr_tail is None and not context.artifacts:
+        return NOTHING
     return Evidence(stderr_tail=stderr_tail, artifacts=context.artifacts)
