@@ -162,6 +162,7 @@ class SqliteDialect:
         now = to_micros(moment or _clock.now())
         given = dumps([[str(job_id), str(run_id)] for job_id, run_id in pairs])
         lease = now + round(lease_seconds * 1_000_000)
+        # The column itself, because SQLite 3.40 answers `IS NOT NULL` wrongly in the RETURNING of an UPDATE … FROM.
         return [(UUID(row[0]), bool(row[1])) for row in _run(conn, _HEARTBEAT, {"pairs": given, "lease": lease})]
 
     def close(
