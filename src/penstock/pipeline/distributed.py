@@ -1,0 +1,168 @@
+"""Distributed mode: any number of processes share the keys through the job table.
+
+A worker claims a batch in one statement that skips what others are taking, sized so that a batch lasts about
+`jobs.batch_seconds`. Each key's rows and the completion of its job commit in one transaction, which is refused if the
+reservation passed on. What is still held when populate() ends, well or not, goes back untried.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from penstock.pipeline.attempt import attempt
+from penstock.pipeline.blob import pack
+from penstock.pipeline.config import config
+from penstock.pipeline.direct import describe
+from penstock.pipeline.errors import DuplicateError, ReservationLost
+from penstock.pipeline.jobs import JobsTable, identity
+from penstock.pipeline.keysource import keys_to_make
+from penstock.pipeline.lease import heart
+from penstock.pipeline.options import Budget, Key, Options, Outcome
+from penstock.store.database import Tx
+from penstock.store.pipeline.jobs import Picking
+
+if TYPE_CHECKING:
+    from penstock.pipeline.auto import AutoPopulate
+
+GROWTH = 4
+PATIENCE = 30.0
+"""How long populate() waits for the retry of a key that it failed itself."""
+
+
+def run(table: AutoPopulate, options: Options, budget: Budget, step: Callable[[], None]) -> Outcome:
+    """Work until nothing is left to claim."""
+    return _Worker(table, options, budget, step).run()
+
+
+class _Worker:
+    def __init__(self, table: AutoPopulate, options: Options, budget: Budget, step: Callable[[], None]) -> None:
+        self.table, self.options, self.budget, self.step = table, options, budget, step
+        self.jobs: JobsTable = table.jobs
+        self.store = self.jobs.store
+        self.connection = table.connection
+        self.refreshes = config["jobs.auto_refresh"] if options.refresh is None else options.refresh
+        self.outcome = Outcome()
+        self.size = 1
+        self.retry_at: float | None = None
+
+    def run(self) -> Outcome:
+        looked_again = False
+        while (room := self.budget.room()) is None or room > 0:
+            if self._batch():
+                looked_again = False
+            elif not looked_again:
+                self._look_again()
+                looked_again = True
+            elif not self._wait_for_retry():
+                break
+        return self.outcome
+
+    def _look_again(self) -> None:
+        if self.refreshes:
+            self.jobs.refresh(*self.options.restrictions)
+        else:
+            self.connection.apart(lambda tx: self.store.return_orphans(tx, config["jobs.max_crashes"]))
+
+    def _wait_for_retry(self) -> bool:
+        if self.retry_at is None:
+            return False
+        wait, self.retry_at = self.retry_at - time.monotonic(), None
+        if wait > PATIENCE:
+            return False
+        time.sleep(max(0.0, wait) + 0.01)
+        return True
+
+    def _batch(self) -> bool:
+        """Claim some keys and make them; False if there were none."""
+        token = str(uuid4())
+        started = time.monotonic()
+        wanted = self.budget.take(self.size)
+        keys = self._claim(token, wanted)
+        self.budget.give_back(wanted - len(keys), keys=True)
+        if not keys:
+            return False
+        left = len(keys)
+        try:
+            with heart.holding(token, self.connection, self.store):
+                for key, done, live in keys:
+                    left -= 1
+                    self._handle(token, key, done, live)
+                    self.step()
+        finally:
+            if left or self._interrupted:
+                self.connection.apart(lambda tx: self.store.release(tx, token))
+        elapsed = max(1e-6, time.monotonic() - started)
+        best = int(len(keys) * config["jobs.batch_seconds"] / elapsed)
+        self.size = max(1, min(best, self.size * GROWTH, config["jobs.batch_limit"]))
+        return True
+
+    _interrupted = False
+
+    def _claim(self, token: str, wanted: int) -> list[tuple[Key, bool, bool]]:
+        restricted = self.options.restrictions
+        among = keys_to_make(self.table, *restricted) if restricted else None
+        picking = Picking(wanted, self.options.priority, self.options.order, among)
+        who, lease = identity(), config["jobs.lease_seconds"]
+        target, source = self.jobs.target_source(), keys_to_make(self.table)
+
+        def claim(tx: Tx) -> list[tuple[Key, bool, bool]]:
+            keys = self.store.claim(tx, token, who, lease, picking)
+            if not keys:
+                return []
+            seen = {self._id(key): (done, live) for key, done, live in self.store.look_over(tx, token, target, source)}
+            return [(key, *seen.get(self._id(key), (False, True))) for key in keys]
+
+        return self.connection.apart(claim)
+
+    def _id(self, key: Key) -> tuple[Any, ...]:
+        return tuple(key[name] for name in self.store.keys)
+
+    def _handle(self, token: str, key: Key, done: bool, live: bool) -> None:
+        if done or not live:
+            self.budget.give_back(1, keys=False)
+            self.connection.apart(lambda tx: self.store.discard(tx, key, token))
+            return
+        started = time.monotonic()
+        try:
+            attempt(self.table, key, self.options.make_kwargs, lambda tx: self._settle(tx, token, key, started))
+        except Exception as error:
+            self._failed(token, key, error, time.monotonic() - started)
+        except BaseException:
+            self._interrupted = True
+            raise
+        else:
+            self.outcome.success_count += 1
+
+    def _settle(self, tx: Tx, token: str, key: Key, started: float) -> None:
+        """Complete the job in the transaction of its result. A job that was deleted meanwhile is no obstacle; one that
+        passed on is."""
+        duration = time.monotonic() - started
+        if self.store.complete(tx, key, token, duration, keep=config["jobs.keep_completed"]):
+            return
+        if self.store.status(tx, key) is not None:
+            raise ReservationLost(f"The job {key} passed on while it was being made; its result was not written.")
+
+    def _failed(self, token: str, key: Key, error: Exception, duration: float) -> None:
+        if isinstance(error, ReservationLost):
+            return
+        if isinstance(error, DuplicateError) and key in self.table:
+            self.connection.apart(lambda tx: self.store.discard(tx, key, token))
+            return
+        message, stack = describe(error), pack("".join(traceback.format_exception(error)))
+        row = self.connection.look(lambda tx: self.store.row(tx, key))
+        attempts = row.attempts if row is not None else 1
+        delay = type(self.table).retry_policy.delay_after(error, attempts)
+        if delay is not None:
+            self.connection.apart(lambda tx: self.store.retry(tx, key, token, message, stack, delay))
+            due = time.monotonic() + delay
+            self.retry_at = due if self.retry_at is None else min(self.retry_at, due)
+            return
+        self.connection.apart(lambda tx: self.store.fail(tx, key, token, message, stack, duration))
+        if not self.options.suppress_errors:
+            self._interrupted = True
+            raise error
+        self.outcome.error_list.append((key, error if self.options.return_exception_objects else message))

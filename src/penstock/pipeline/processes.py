@@ -1,0 +1,154 @@
+"""populate() in several processes of this machine. Forked, so that classes of a notebook or a script come along."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+from collections.abc import Callable
+from multiprocessing.connection import Connection as Pipe
+from multiprocessing.context import ForkProcess
+from typing import TYPE_CHECKING, Any
+
+from penstock.pipeline import direct, distributed
+from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.options import Budget, Options, Outcome
+
+if TYPE_CHECKING:
+    from penstock.pipeline.auto import AutoPopulate
+
+
+class SharedBudget(Budget):
+    """A budget that processes take from together."""
+
+    def __init__(self, context: Any, max_calls: int | None, limit: int | None) -> None:
+        self._lock = context.Lock()
+        self._calls = context.Value("q", -1 if max_calls is None else max_calls, lock=False)
+        self._keys = context.Value("q", -1 if limit is None else limit, lock=False)
+
+    @property
+    def calls(self) -> int | None:
+        return None if self._calls.value < 0 else self._calls.value
+
+    @calls.setter
+    def calls(self, value: int | None) -> None:
+        self._calls.value = -1 if value is None else value
+
+    @property
+    def keys(self) -> int | None:
+        return None if self._keys.value < 0 else self._keys.value
+
+    @keys.setter
+    def keys(self, value: int | None) -> None:
+        self._keys.value = -1 if value is None else value
+
+    def take(self, wanted: int) -> int:
+        with self._lock:
+            return super().take(wanted)
+
+    def give_back(self, number: int, *, keys: bool) -> None:
+        with self._lock:
+            super().give_back(number, keys=keys)
+
+
+def run(table: AutoPopulate, options: Options, work: Callable[[], None] = lambda: None) -> Outcome:
+    """Fork, work, gather. The first error that a child raised is raised here, once all have ended."""
+    if "fork" not in multiprocessing.get_all_start_methods():
+        raise PipelineError("processes > 1 needs fork, which this system lacks. Start several programs instead.")
+    context = multiprocessing.get_context("fork")
+    budget = SharedBudget(context, options.max_calls, options.limit)
+    if options.reserve_jobs:
+        _ = table.jobs  # created once, before the fork
+        bodies: list[Callable[[], Outcome]] = [
+            lambda: distributed.run(table, options, budget, work) for _ in range(options.processes)
+        ]
+        return _gather(context, bodies)
+    return _direct(context, table, options, budget)
+
+
+def _direct(context: Any, table: AutoPopulate, options: Options, budget: Budget) -> Outcome:
+    """The list of keys is forked with the children, who take the next one by its number."""
+    outcome = Outcome()
+    tried: set[tuple[Any, ...]] = set()
+    while keys := direct.list_keys(table, options, tried)[: budget.room()]:
+        tried |= {tuple(key.values()) for key in keys}
+        budget.take(len(keys))
+        following = context.Value("q", 0)
+
+        def body(keys: list[Any] = keys, following: Any = following) -> Outcome:
+            mine = Outcome()
+            while True:
+                with following.get_lock():
+                    at = following.value
+                    following.value += 1
+                if at >= len(keys):
+                    return mine
+                direct.make_one(table, keys[at], options, mine)
+
+        outcome.add(_gather(context, [body] * min(options.processes, len(keys))))
+    return outcome
+
+
+def _gather(context: Any, bodies: list[Callable[[], Outcome]]) -> Outcome:
+    children: list[tuple[ForkProcess, Pipe]] = []
+    for body in bodies:
+        here, there = context.Pipe(duplex=False)
+        child = context.Process(target=_child, args=(body, there))
+        child.start()
+        there.close()
+        children.append((child, here))
+    outcome, raised = Outcome(), None
+    try:
+        for child, pipe in children:
+            try:
+                result = pickle.loads(pipe.recv_bytes())  # from our own child
+            except EOFError:
+                child.join()
+                result = PipelineError(f"The process {child.pid} ended early, with exit code {child.exitcode}.")
+            if isinstance(result, Outcome):
+                outcome.add(result)
+            else:
+                raised = raised or result
+    except BaseException:
+        for child, _ in children:
+            if child.is_alive() and child.pid is not None:
+                os.kill(child.pid, signal.SIGTERM)
+        raise
+    finally:
+        for child, pipe in children:
+            child.join()
+            pipe.close()
+    if raised is not None:
+        raise raised
+    return outcome
+
+
+def _child(body: Callable[[], Outcome], pipe: Pipe) -> None:
+    signal.signal(signal.SIGTERM, _terminate)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent tells us
+    result: Any
+    try:
+        result = body()
+    except Exception as error:
+        result = error
+    pipe.send_bytes(_portable(result))
+    pipe.close()
+
+
+def _terminate(number: int, frame: object) -> None:
+    raise SystemExit(128 + number)
+
+
+def _portable(result: Any) -> bytes:
+    try:
+        data = pickle.dumps(result)
+        pickle.loads(data)
+    except Exception:
+        if isinstance(result, Outcome):
+            plain = [
+                (key, error if isinstance(error, str) else direct.describe(error)) for key, error in result.error_list
+            ]
+            return pickle.dumps(Outcome(result.success_count, plain))
+        return pickle.dumps(PipelineError(direct.describe(result)))
+    return data
