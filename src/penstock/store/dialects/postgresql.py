@@ -99,10 +99,10 @@ class PostgresDialect:
         return [Written(row[0], row[1], row[2], row[3].astimezone(UTC), row[4].astimezone(UTC)) for row in found]
 
     def gate(self, conn: Connection, moment: datetime | None) -> Gate:
-        *_, due, limited, reserved, queues = conn.execute(
-            _with_now(_GATE, moment), {"moment": moment, "lock": GATE_LOCK}
-        ).one()
-        return Gate(bool(due), limited, reserved, tuple(queues or ()))
+        *_, due, limited, queues = conn.execute(_with_now(_GATE, moment), {"moment": moment, "lock": GATE_LOCK}).one()
+        # The claim itself looks for reservations: this statement's snapshot is older than the lock that it waits for, so
+        # the very reservation it waited for would be missed here.
+        return Gate(bool(due), limited, True, tuple(queues or ()))
 
     def claim(self, conn: Connection, moment: datetime | None, request: ClaimRequest) -> Sequence[Mapping[str, Any]]:
         sql = _claim_sql(
@@ -285,7 +285,6 @@ SELECT pg_advisory_xact_lock_shared(:lock), set_config('enable_bitmapscan', 'off
   set_config('enable_seqscan', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true),
   (SELECT scheduled_for FROM penstock_jobs WHERE waits_for = 'time' ORDER BY scheduled_for LIMIT 1) <= {now},
   EXISTS (SELECT 1 FROM penstock_jobs WHERE waits_for = 'limit'),
-  EXISTS (SELECT 1 FROM penstock_reservations WHERE status = 'active'),
   (SELECT array_agg(name) FROM penstock_queues WHERE NOT paused)
 """
 
