@@ -154,7 +154,8 @@ class JobStore:
             .where(not_(self._meets(target, keys.columns)), not_(self._meets(jobs, keys.columns)))
         )
         make = postgres_insert if tx.dialect.name == "postgresql" else sqlite_insert
-        return tx.count(make(self.table).from_select(list(values), chosen).on_conflict_do_nothing())
+        statement = make(self.table).from_select(list(values), chosen).on_conflict_do_nothing()
+        return tx.count(statement.execution_options(preserve_rowcount=True))
 
     def reprioritise(self, tx: Tx, wanted: Source, priority: int) -> int:
         return tx.count(

@@ -53,6 +53,7 @@ def insert_rows(
         )
     elif skip_duplicates:
         statement = statement.on_conflict_do_nothing(index_elements=key)
+    statement = statement.execution_options(preserve_rowcount=True)
     written = 0
     with constraints():
         for start in range(0, len(rows), BATCH):
