@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from penstock.core.status import JobStatus, RetryMode, RunStatus
 
 MAX_CRASHES = 3
 MAX_DELAY = 365 * 86400.0
+MAX_FACTOR = 100.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +48,12 @@ class RetryPolicy:
             ) from error
         if not (
             0 <= policy.base <= MAX_DELAY
-            and policy.factor >= 1
+            and 1 <= policy.factor <= MAX_FACTOR
             and 0 <= policy.cap <= MAX_DELAY
             and 0 <= policy.jitter <= 1
         ):
             raise InvalidInput(
-                f"retry_policy needs base ≥ 0, factor ≥ 1, 0 ≤ cap ≤ 1 year and 0 ≤ jitter ≤ 1; got {policy}."
+                f"retry_policy needs 0 ≤ base and cap ≤ 1 year, 1 ≤ factor ≤ 100 and 0 ≤ jitter ≤ 1; got {policy}."
             )
         return policy
 
@@ -94,7 +96,7 @@ def decide(attempt: Attempt, outcome: Outcome, rng: Callable[[], float] = random
                 return Resolution(
                     RunStatus.CANCELED, JobStatus.CANCELED, error="canceled on request", evidence=evidence
                 )
-            wait = min(max(seconds, 0.0), MAX_DELAY)
+            wait = _bounded(seconds)
             why = reason or f"snoozed for {wait:g} s"
             return _again(attempt, RunStatus.SKIPPED, why, wait, evidence, extra_attempts=1)
         case Canceled(reason, by_shutdown, evidence):
@@ -115,6 +117,11 @@ def decide(attempt: Attempt, outcome: Outcome, rng: Callable[[], float] = random
     )
 
 
+def _bounded(seconds: float) -> float:
+    """What a job may ask for: from now to a year. Whatever it says (NaN too), its run must end."""
+    return 0.0 if math.isnan(seconds) else min(max(seconds, 0.0), MAX_DELAY)
+
+
 def _retry_or_bury(
     attempt: Attempt,
     run_status: RunStatus,
@@ -128,7 +135,7 @@ def _retry_or_bury(
         return Resolution(run_status, JobStatus.CANCELED, error=error, crashed=crashed, evidence=evidence)
     if attempt.attempt_no >= attempt.max_attempts:
         return Resolution(run_status, JobStatus.DEAD_LETTER, error=error, crashed=crashed, evidence=evidence)
-    wait = attempt.policy.delay(attempt.attempt_no, rng) if delay is None else min(max(delay, 0.0), MAX_DELAY)
+    wait = attempt.policy.delay(attempt.attempt_no, rng) if delay is None else _bounded(delay)
     return _again(attempt, run_status, error, wait, evidence, crashed=crashed)
 
 

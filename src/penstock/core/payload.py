@@ -88,6 +88,19 @@ def _check_text(text: str, path: str, faults: list[Fault]) -> None:
         faults.append(Fault(path, "contains half of a surrogate pair"))
 
 
+def storable(value: Any) -> Any:
+    """What a job said, such that both databases can hold it: its words must never keep its run from being closed."""
+    if isinstance(value, str):
+        return value.replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()
+    if isinstance(value, Mapping):
+        return {storable(str(key)): storable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [storable(item) for item in value]
+    if value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return storable(str(value))
+
+
 def merge(defaults: JsonObject, given: JsonObject) -> dict[str, Any]:
     """The definition's defaults under the given params; the last word on each top-level key is the caller's."""
     return {**defaults, **given}

@@ -11,8 +11,8 @@ from uuid import UUID
 from penstock.core.decide import Attempt, Resolution, RetryPolicy, decide
 from penstock.core.errors import DatabaseUnavailable, LeaseLost
 from penstock.core.nouns import Claim
-from penstock.core.outcomes import Outcome, Skipped, Succeeded
-from penstock.core.payload import plain
+from penstock.core.outcomes import NOTHING, Outcome, Skipped, Succeeded
+from penstock.core.payload import plain, storable
 from penstock.core.status import JobStatus, RetryMode
 from penstock.queue.ground import Ended, Ground
 from penstock.store import claims, groups
@@ -25,6 +25,7 @@ Report = tuple[UUID, UUID, Outcome]
 
 _ANY_ATTEMPT = Attempt(1, 1, RetryMode.REQUEUE)
 SHARDS = 8
+_TOLD = ("stdout_tail", "stderr_tail", "artifacts", "log_path")
 
 
 def finish(ground: Ground, claim: Claim, outcome: Outcome) -> None:
@@ -92,7 +93,14 @@ def _decide(tx: Tx, reports: Sequence[Report]) -> dict[UUID, Resolution]:
                 attempt, definition_id = facts[run_id]
                 stored = policies.get(definition_id) if definition_id else None
                 resolutions[run_id] = decide(replace(attempt, policy=RetryPolicy.from_dict(stored)), outcome)
-    return resolutions
+    return {run_id: _storable(resolution) for run_id, resolution in resolutions.items()}
+
+
+def _storable(resolution: Resolution) -> Resolution:
+    if resolution.error is None and resolution.evidence is NOTHING:
+        return resolution
+    told = {name: storable(getattr(resolution.evidence, name)) for name in _TOLD}
+    return replace(resolution, error=storable(resolution.error), evidence=replace(resolution.evidence, **told))
 
 
 def shard_of(worker: str) -> int:
