@@ -48,7 +48,7 @@ def everything(app: Penstock) -> dict[str, list[tuple[Any, ...]]]:
     """Every row of every table, for "this call changed nothing"."""
     with app.db.read() as tx:
         return {
-            table.name: sorted((tuple(map(repr, row)) for row in tx.rows(sa.select(table))))
+            table.name: sorted(tuple(map(repr, row)) for row in tx.rows(sa.select(table)))
             for table in metadata.sorted_tables
         }
 

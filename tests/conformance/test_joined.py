@@ -1,0 +1,197 @@
+"""Enqueue in the caller's own transaction: the job exists exactly if that transaction commits (P1)."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+from psycopg.rows import dict_row, namedtuple_row
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.orm import Session
+
+from penstock import InvalidInput, Penstock
+from penstock.core.status import JobStatus
+from tests.conformance.helpers import claim_one
+
+Enqueue = Callable[[Any], Any]
+"""Given the caller's open connection or session, enqueue on it."""
+
+
+def sqlalchemy_url(app: Penstock) -> str:
+    return app.db.url.render_as_string(hide_password=False)
+
+
+@pytest.fixture
+def engine(app: Penstock) -> Iterator[sa.Engine]:
+    """The caller's own engine, with none of our settings, and a table of the caller's."""
+    engine = sa.create_engine(sqlalchemy_url(app))
+    with engine.begin() as conn:
+        conn.execute(sa.text("CREATE TABLE orders (id integer)"))
+    yield engine
+    engine.dispose()
+
+
+def orders(engine: sa.Engine) -> int:
+    with engine.connect() as conn:
+        return int(conn.execute(sa.text("SELECT count(*) FROM orders")).scalar_one())
+
+
+ORDER = sa.text("INSERT INTO orders VALUES (1)")
+
+
+@pytest.mark.parametrize("kind", ["connection", "session", "autobegin"])
+@pytest.mark.parametrize("commit", [True, False])
+def test_sqlalchemy(app: Penstock, engine: sa.Engine, kind: str, commit: bool) -> None:
+    maker: Any = Session if kind == "session" else sa.Engine.connect
+    with maker(engine) as caller:
+        if kind == "connection":
+            caller.begin()
+        if kind != "autobegin":
+            caller.execute(ORDER)
+        job = app.enqueue("work", {"n": 1}, connection=caller)
+        many = app.enqueue_many("work", [{"n": 2}, {"n": 3}], connection=caller)
+        group = app.groups.create([("work", {"n": 4})], connection=caller)
+        if kind == "autobegin":
+            caller.execute(ORDER)
+        assert app.jobs.list() == []
+        caller.commit() if commit else caller.rollback()
+    found = {each.id for each in app.jobs.list()}
+    assert found == ({job.id, *many, group.jobs[0].id} if commit else set())
+    assert orders(engine) == (1 if commit else 0)
+
+
+def test_a_failed_enqueue_leaves_the_callers_transaction_usable(app: Penstock, engine: sa.Engine) -> None:
+    with engine.begin() as caller:
+        caller.execute(ORDER)
+        with pytest.raises(InvalidInput):
+            app.enqueue("no-such-key", connection=caller)
+        app.enqueue("work", {"n": 1}, connection=caller)
+    assert orders(engine) == len(app.jobs.list()) == 1
+
+
+def test_a_savepoint_that_is_rolled_back_takes_the_job_with_it(app: Penstock, engine: sa.Engine) -> None:
+    with engine.begin() as caller:
+        caller.execute(ORDER)
+        kept = app.enqueue("work", connection=caller)
+        inner = caller.begin_nested()
+        app.enqueue("work", connection=caller)
+        inner.rollback()
+    assert [job.id for job in app.jobs.list()] == [kept.id]
+
+
+def test_dedupe_answers_within_the_callers_transaction(app: Penstock, engine: sa.Engine) -> None:
+    with engine.begin() as caller:
+        first = app.enqueue("work", dedupe_key="k", connection=caller)
+        assert app.enqueue("work", dedupe_key="k", connection=caller).id == first.id
+
+
+def test_a_registered_function_is_defined_in_the_callers_transaction(app: Penstock, engine: sa.Engine) -> None:
+    @app.job(key="fresh")
+    def fresh() -> None: ...
+
+    with engine.connect() as caller:
+        app.enqueue("fresh", connection=caller)
+        caller.rollback()
+    assert app.jobs.list() == []
+    assert "fresh" not in [each.key for each in app.definitions.list()]
+    with engine.begin() as caller:
+        app.enqueue("fresh", connection=caller)
+    assert [job.definition_key for job in app.jobs.list()] == ["fresh"]
+
+
+def async_url(app: Penstock) -> str:
+    return sqlalchemy_url(app).replace("sqlite://", "sqlite+aiosqlite://")
+
+
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("kind", ["connection", "session"])
+def test_async_sqlalchemy_through_run_sync(app: Penstock, engine: sa.Engine, kind: str, commit: bool) -> None:
+    async def work() -> None:
+        async_engine = create_async_engine(async_url(app))
+        maker: Any = async_engine.connect if kind == "connection" else lambda: AsyncSession(async_engine)
+        async with maker() as caller:
+            await caller.execute(ORDER)
+            await caller.run_sync(lambda sync: app.enqueue("work", {"n": 1}, connection=sync))
+            await caller.run_sync(lambda sync: app.enqueue_many("work", [{"n": 2}] * 3, connection=sync))
+            await caller.run_sync(lambda sync: app.enqueue("work", {"n": 3}, dedupe_key="k", connection=sync))
+            await (caller.commit() if commit else caller.rollback())
+        await async_engine.dispose()
+
+    asyncio.run(work())
+    assert (orders(engine), len(app.jobs.list())) == ((1, 5) if commit else (0, 0))
+
+
+def odd_sqlite_row(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> str:
+    return "a row? never"
+
+
+@contextmanager
+def raw_connection(app: Penstock, style: str) -> Iterator[Any]:
+    if app.db.name == "sqlite":
+        conn: Any = sqlite3.connect(app.db.url.database or "")
+        conn.row_factory = {"plain": None, "rows": sqlite3.Row, "odd": odd_sqlite_row}[style]
+    else:
+        url = app.db.url.set(drivername="postgresql").render_as_string(hide_password=False)
+        conn = psycopg.connect(url)
+        conn.row_factory = {"plain": conn.row_factory, "rows": dict_row, "odd": namedtuple_row}[style]
+    try:
+        yield conn
+    finally:
+        conn.close()
+
+
+@pytest.mark.parametrize("style", ["plain", "rows", "odd"])
+@pytest.mark.parametrize("commit", [True, False])
+def test_raw_connections(app: Penstock, engine: sa.Engine, style: str, commit: bool) -> None:
+    with raw_connection(app, style) as caller:
+        factory = caller.row_factory
+        caller.execute("INSERT INTO orders VALUES (1)")
+        job = app.enqueue("work", {"n": 1, "text": "é"}, dedupe_key="k", connection=caller)
+        again = app.enqueue("work", {"n": 2}, dedupe_key="k", connection=caller)
+        many = app.enqueue_many("work", [{"n": 3}] * 2, connection=caller)
+        assert again.id == job.id
+        assert caller.row_factory is factory
+        assert app.jobs.list() == []
+        caller.commit() if commit else caller.rollback()
+        if style != "odd":
+            caller.execute("SELECT count(*) FROM orders").fetchone()  # it still works
+    assert {each.id for each in app.jobs.list()} == ({job.id, *many} if commit else set())
+    assert orders(engine) == (1 if commit else 0)
+    if commit:
+        assert claim_one(app).params == {"n": 1, "text": "é"}
+
+
+def test_a_raw_connection_outside_a_transaction(app: Penstock) -> None:
+    """Autocommit is the caller's choice: what is written is there at once."""
+    if app.db.name == "sqlite":
+        caller: Any = sqlite3.connect(app.db.url.database or "", isolation_level=None)
+    else:
+        caller = psycopg.connect(
+            app.db.url.set(drivername="postgresql").render_as_string(hide_password=False), autocommit=True
+        )
+    app.enqueue("work", connection=caller)
+    caller.close()
+    assert app.jobs.summary().counts[JobStatus.QUEUED] == 1
+
+
+def test_what_is_no_connection_is_refused(app: Penstock) -> None:
+    for wrong in (object(), "conn", sa.create_engine("sqlite://")):
+        with pytest.raises(InvalidInput, match="SQLAlchemy Connection or Session"):
+            app.enqueue("work", connection=wrong)
+
+
+def test_a_connection_to_another_kind_of_database_is_refused(app: Penstock) -> None:
+    other = "sqlite://" if app.db.name == "postgresql" else "postgresql+psycopg://127.0.0.1:1/none"
+    engine = sa.create_engine(other)
+    if app.db.name == "postgresql":
+        with engine.connect() as caller, pytest.raises(InvalidInput, match="its own database"):
+            app.enqueue("work", connection=caller)
+    with pytest.raises(InvalidInput, match="expected a SQLAlchemy Connection"):
+        app.enqueue("work", connection=engine)
+    engine.dispose()
