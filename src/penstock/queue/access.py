@@ -1,0 +1,88 @@
+"""Who may come in: tokens, made, revoked and looked after, beside the service and without it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from penstock.core import check
+from penstock.core.access import Principal, Role, digest, new_secret, new_token
+from penstock.core.errors import InvalidInput, NotFound
+from penstock.core.status import one_of
+from penstock.queue.ground import Ground
+from penstock.store import principals, sessions
+from penstock.store.database import Tx
+
+BOOTSTRAP = "bootstrap"
+LINK_SECONDS = 600.0
+
+
+def create_token(
+    ground: Ground,
+    role: str,
+    label: str,
+    tenant: str | None = None,
+    expires_at: datetime | None = None,
+    queues: Sequence[str] | None = None,
+    created_by: str | None = None,
+) -> tuple[Principal, str]:
+    """A principal and its token, which is shown this once."""
+    kind = Role(one_of("role", role, [each.value for each in Role]))
+    check.text("label", label)
+    if kind is Role.SUPER_ADMIN and tenant is not None:
+        raise InvalidInput("A super admin belongs to no tenant; leave the tenant out.")
+    if kind not in (Role.SUPER_ADMIN, Role.WORKER) and tenant is None:
+        raise InvalidInput(f"A token of the role {role} belongs to a tenant; name it.")
+    tenant_id = None if tenant is None else ground.tenant_id(tenant)
+    token, prefix = new_token()
+
+    def work(tx: Tx) -> Principal:
+        return principals.add(
+            tx, kind, label, prefix, digest(token), tenant_id=tenant_id, queues=queues, created_by=created_by,
+            expires_at=expires_at,
+        )  # fmt: skip
+
+    return ground.db.transact(work), token
+
+
+def list_tokens(ground: Ground, tenant: str | None = None, limit: int = 1000) -> list[Principal]:
+    """Newest first: everyone's, or one tenant's."""
+    tenant_id = None if tenant is None else ground.tenant_id(tenant)
+    with ground.db.read() as tx:
+        return principals.listed(tx, tenant_id, limit)
+
+
+def revoke_token(ground: Ground, principal_id: UUID) -> Principal:
+    """Its token and its sessions end."""
+    found = ground.db.transact(lambda tx: principals.revoke(tx, principal_id))
+    if found is None:
+        raise NotFound("token", principal_id)
+    return found
+
+
+def ensure_bootstrap(ground: Ground, token: str) -> Principal:
+    """The super admin of the operator's own token. Another token takes the place of the one before."""
+
+    def work(tx: Tx) -> Principal:
+        hashed = digest(token)
+        found = principals.by_hash(tx, hashed)
+        for other in principals.named(tx, BOOTSTRAP, Role.SUPER_ADMIN):
+            if found is None or other.id != found.id:
+                principals.revoke(tx, other.id)
+        if found is None:
+            return principals.add(
+                tx, Role.SUPER_ADMIN, BOOTSTRAP, token[:4], hashed, created_by="PENSTOCK_BOOTSTRAP_TOKEN"
+            )
+        if found.revoked_at is not None:
+            raise InvalidInput("PENSTOCK_BOOTSTRAP_TOKEN is a token that was revoked. Choose another.")
+        return found
+
+    return ground.db.transact(work)
+
+
+def sign_in_code(ground: Ground, principal_id: UUID, seconds: float = LINK_SECONDS) -> str:
+    """A code that opens one session for this principal, once and soon."""
+    code = new_secret()
+    ground.db.transact(lambda tx: sessions.open_session(tx, principal_id, digest(code), sessions.ONE_TIME, seconds))
+    return code

@@ -1,0 +1,81 @@
+"""The service: `create_app(penstock, settings)` wires the routes, the gate and the page."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio.to_thread
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from penstock.app import Penstock
+from penstock.core.version import VERSION
+from penstock.queue.access import ensure_bootstrap
+from penstock.server import page, problems
+from penstock.server.auth import Gate
+from penstock.server.middleware import Edge
+from penstock.server.routes import RESOURCES, health
+from penstock.server.settings import Settings
+
+DESCRIPTION = "Durable jobs in your own database: ask for them, see them, steer them."
+
+
+class Service(FastAPI):
+    """FastAPI with our OpenAPI document."""
+
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            self.openapi_schema = _document(self)
+        return self.openapi_schema
+
+
+def create_app(penstock: Penstock, settings: Settings | None = None) -> FastAPI:
+    """The service on an app's database.
+
+    ```python
+    uvicorn.run(create_app(Penstock("sqlite:///jobs.db"), Settings(bootstrap_token="…")))
+    ```
+    """
+    chosen = settings or Settings.from_environment()
+    if chosen.bootstrap_token:
+        ensure_bootstrap(penstock.ground, chosen.bootstrap_token)
+    penstock.sync_definitions()
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        anyio.to_thread.current_default_thread_limiter().total_tokens = chosen.threads
+        yield
+
+    app = Service(
+        title="Penstock", version=VERSION, description=DESCRIPTION, lifespan=lifespan, docs_url=None, redoc_url=None,
+        openapi_url="/api/v1/openapi.json", redirect_slashes=False,
+    )  # fmt: skip
+    app.state.penstock = penstock
+    app.state.settings = chosen
+    app.state.gate = Gate(penstock, chosen)
+    problems.install(app)
+    app.include_router(health.router)
+    for routes in RESOURCES:
+        app.include_router(routes.router)
+    page.mount(app)
+    app.add_middleware(Edge, settings=chosen)
+    return app
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+    components = document.setdefault("components", {})
+    schemas = components.setdefault("schemas", {})
+    problem = problems.ProblemModel.model_json_schema(ref_template="#/components/schemas/{model}")
+    schemas["Fault"] = problem.pop("$defs")["FaultModel"]
+    problem["properties"]["faults"]["items"] = {"$ref": "#/components/schemas/Fault"}
+    schemas["Problem"] = problem
+    schemas.pop("HTTPValidationError", None)
+    schemas.pop("ValidationError", None)
+    components["securitySchemes"] = {
+        "token": {"type": "http", "scheme": "bearer"},
+        "session": {"type": "apiKey", "in": "cookie", "name": "penstock_session"},
+    }
+    return document

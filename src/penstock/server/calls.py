@@ -1,0 +1,131 @@
+"""One authenticated request: who asks, for which tenant, and how what they change is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar, cast
+from uuid import UUID
+
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+
+from penstock.app import Penstock
+from penstock.core.access import Principal
+from penstock.queue import doors
+from penstock.queue.ground import Ground
+from penstock.server.problems import Problem
+from penstock.server.settings import Settings
+from penstock.store import audit, idempotency
+from penstock.store.database import Tx
+from penstock.store.unit import Borrowed
+
+A = TypeVar("A", bound=BaseModel)
+_CALLERS_OWN = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A change under way: the verbs of `ground`, the audit and the idempotency key share one transaction."""
+
+    call: Call
+    tx: Tx
+    ground: Ground
+
+    @property
+    def tenant_id(self) -> UUID:
+        return self.call.tenant_id
+
+    def audit(
+        self,
+        action: str,
+        subject_type: str,
+        subject_id: object,
+        before: Any = None,
+        after: Any = None,
+        tenant_id: Any = _CALLERS_OWN,
+    ) -> None:
+        """Write down what changed."""
+        whose = self.call.tenant_id if tenant_id is _CALLERS_OWN else tenant_id
+        audit.write(
+            self.tx, whose, self.call.principal.actor, action, subject_type,
+            None if subject_id is None else str(subject_id)[:500], _plain(before), _plain(after), self.call.request_id,
+        )  # fmt: skip
+
+    def jobs(self) -> doors.Jobs:
+        return doors.Jobs(self.ground, self.call.tenant)
+
+    def groups(self) -> doors.Groups:
+        return doors.Groups(self.ground, self.call.tenant)
+
+
+def _plain(value: Any) -> Any:
+    return value.model_dump(mode="json") if isinstance(value, BaseModel) else value
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One authenticated request. The tenant comes from the principal; only a super admin names one."""
+
+    penstock: Penstock
+    settings: Settings
+    principal: Principal
+    tenant: str
+    tenant_id: UUID
+    request_id: str
+    by_session: bool = False
+    idempotency_key: str | None = None
+    request_hash: str = ""
+    trace: Mapping[str, str] | None = None
+
+    @property
+    def ground(self) -> Ground:
+        return self.penstock.ground
+
+    def jobs(self) -> doors.Jobs:
+        return doors.Jobs(self.ground, self.tenant)
+
+    def groups(self) -> doors.Groups:
+        return doors.Groups(self.ground, self.tenant)
+
+    def read(self) -> AbstractContextManager[Tx]:
+        return self.ground.db.read()
+
+    def change(
+        self,
+        work: Callable[[Unit], A],
+        *,
+        status: int = 200,
+        hide: frozenset[str] = frozenset(),
+        retry_disconnects: bool = False,
+    ) -> A:
+        """Do `work` in one transaction with its audit. Sent again with the same Idempotency-Key, it answers what it
+        answered, but for the fields to `hide`, which are not kept."""
+
+        def attempt(tx: Tx) -> A:
+            if self.idempotency_key is not None:
+                known = idempotency.take(tx, self.tenant_id, self._stored_key(), self.request_hash)
+                if known is not None:
+                    return cast(A, self._again(known))  # FastAPI sends a response as it is
+            ground = replace(self.ground, db=Borrowed(self.ground.db, tx))
+            answer = work(Unit(self, tx, ground))
+            if self.idempotency_key is not None:
+                body = answer.model_dump(mode="json")
+                kept = {name: None if name in hide else value for name, value in body.items()}
+                idempotency.remember(tx, self.tenant_id, self._stored_key(), status, kept)
+            return answer
+
+        return self.ground.db.transact(attempt, retry_disconnects=retry_disconnects)
+
+    def _stored_key(self) -> str:
+        return f"{self.principal.id}:{self.idempotency_key}"
+
+    def _again(self, known: idempotency.Remembered) -> JSONResponse:
+        if known.request_hash != self.request_hash:
+            raise Problem(
+                422,
+                "idempotency_key_reused",
+                "This Idempotency-Key was used for another request. Use a new key for new work.",
+            )
+        return JSONResponse(known.body, known.status or 200, {"idempotency-replayed": "true"})

@@ -1,0 +1,114 @@
+"""Around every request: an id, a size limit, a time limit, and headers that keep browsers safe.
+
+Plain ASGI, because these see every request and must cost next to nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from uuid import uuid4
+
+import structlog
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from penstock.server.problems import Problem, render, unexpected
+from penstock.server.settings import Settings
+
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,100}")
+
+PAGE_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; "
+    "manifest-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+)
+SAFE_HEADERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
+    (b"content-security-policy", PAGE_POLICY.encode()),
+]
+
+
+class Edge:
+    """The outermost layer of the service."""
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self.app = app
+        self.settings = settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers = dict(scope["headers"])
+        given = headers.get(b"x-request-id", b"")
+        request_id = given.decode() if _REQUEST_ID.fullmatch(given) else uuid4().hex
+        scope.setdefault("state", {})["request_id"] = request_id
+        started = False
+
+        async def send_safely(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                present = {name.lower() for name, _ in message["headers"]}
+                message["headers"] = [
+                    *message["headers"],
+                    (b"x-request-id", request_id.encode()),
+                    *(pair for pair in SAFE_HEADERS if pair[0] not in present),
+                ]
+                if b"cache-control" not in present:
+                    message["headers"].append((b"cache-control", b"no-store"))
+            await send(message)
+
+        try:
+            refusal = self._refusal(headers)
+            if refusal is not None:
+                raise refusal
+            await self.app(scope, self._bounded(receive), send_safely)
+        except Problem as problem:
+            if started:
+                raise
+            answer = render(problem.status_code, problem.code, problem.detail, problem.faults, problem.headers)
+            await answer(scope, receive, send_safely)
+        except Exception as error:
+            if started:
+                raise
+            with structlog.contextvars.bound_contextvars(request_id=request_id):
+                answer = unexpected(error)
+            await answer(scope, receive, send_safely)
+
+    def _refusal(self, headers: dict[bytes, bytes]) -> Problem | None:
+        length = headers.get(b"content-length")
+        if length is not None and (not length.isdigit() or int(length) > self.settings.max_body_bytes):
+            return self._too_large()
+        if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+            return Problem(415, "unsupported_encoding", "Bodies are taken as they are, without a content encoding.")
+        return None
+
+    def _too_large(self) -> Problem:
+        return Problem(413, "too_large", f"The body is larger than {self.settings.max_body_bytes} bytes.")
+
+    def _bounded(self, receive: Receive) -> Receive:
+        seen = 0
+        whole = False
+
+        async def bounded() -> Message:
+            nonlocal seen, whole
+            if whole:
+                return await receive()  # waits for the disconnect, as long as the answer takes
+            try:
+                async with asyncio.timeout(self.settings.body_timeout):
+                    message = await receive()
+            except TimeoutError:
+                raise Problem(408, "too_slow", "The body did not arrive in time.") from None
+            if message["type"] == "http.request":
+                seen += len(message.get("body", b""))
+                whole = not message.get("more_body", False)
+                if seen > self.settings.max_body_bytes:
+                    raise self._too_large()
+            return message
+
+        return bounded

@@ -1,0 +1,36 @@
+"""The web page: static files built into the package, or a hint when they were not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fastapi import FastAPI
+from fastapi.responses import FileResponse, PlainTextResponse, Response
+from starlette.exceptions import HTTPException
+
+PAGE = Path(__file__).parent / "page"
+HINT = "Penstock's API is at /api/v1. The web page was not built into this installation.\n"
+FOREVER = {"cache-control": "public, max-age=31536000, immutable"}
+FRESH = {"cache-control": "no-cache"}
+OURS = ("api", "health", "metrics", "openapi.json")
+
+
+def mount(app: FastAPI, folder: Path = PAGE) -> None:
+    """Serve the page at /. Any address that is no file is the page's own to route."""
+    root = folder.resolve()
+
+    def page(path: str = "") -> Response:
+        if path.split("/", 1)[0] in OURS:
+            raise HTTPException(404)
+        if not (root / "index.html").is_file():
+            if path:
+                raise HTTPException(404)
+            return PlainTextResponse(HINT)
+        found = (root / path).resolve() if "\0" not in path else root
+        if found.is_file() and found.is_relative_to(root):
+            return FileResponse(found, headers=FOREVER if "assets" in found.parts else FRESH)
+        if "." in path.rsplit("/", 1)[-1]:
+            raise HTTPException(404)
+        return FileResponse(root / "index.html", headers=FRESH)
+
+    app.add_api_route("/{path:path}", page, methods=["GET"], include_in_schema=False, response_model=None)

@@ -1,0 +1,191 @@
+"""Who may come in: sessions of the page, and tokens."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import Query, Request, Response
+
+from penstock.core.access import Need, Principal, Role, csrf_token, digest, is_well_formed, new_secret, new_token
+from penstock.core.errors import InvalidInput, NotFound
+from penstock.core.wire import access as wire
+from penstock.server.auth import COOKIE, SECURE_COOKIE, Gate, csrf_of, same_origin
+from penstock.server.calls import Call, Unit
+from penstock.server.problems import Problem
+from penstock.server.queries import Cursored, Paged, cursor_of, from_cursor
+from penstock.server.routing import Caller, Routes
+from penstock.store import audit, principals, sessions, tenants
+from penstock.store.database import Tx
+
+routes = Routes("access")
+HIDDEN = frozenset({"token"})
+
+
+@routes.post("/session", None, status_code=201)
+def sign_in(request: Request, body: wire.SignIn, response: Response) -> wire.Session:
+    """Exchange a token, or the code of a sign-in link, for a session cookie."""
+    gate: Gate = request.app.state.gate
+    if not same_origin(request):
+        raise Problem(403, "csrf", "Sign in from the page itself.")
+    gate.check_attempts(request)
+    secret = new_secret()
+    csrf = csrf_token(secret)
+    ground, seconds = gate.penstock.ground, gate.settings.session_seconds
+    hashed = digest(body.token)
+
+    def work(tx: Tx) -> Principal | None:
+        if not is_well_formed(body.token):
+            return None
+        found = principals.valid_by_hash(tx, hashed)
+        principal = found[0] if found else None
+        if principal is None:
+            owner = sessions.take_code(tx, hashed)
+            principal = principals.valid_by_id(tx, owner) if owner else None
+        if principal is not None:
+            sessions.open_session(tx, principal.id, digest(secret), digest(csrf), seconds)
+        return principal
+
+    principal = ground.db.transact(work)
+    if principal is None:
+        raise gate.refuse(request)
+    secure = request.url.scheme == "https"
+    response.set_cookie(
+        SECURE_COOKIE if secure else COOKIE, secret, max_age=int(seconds), path="/", httponly=True, samesite="strict",
+        secure=secure,
+    )  # fmt: skip
+    return _session(gate, principal, principal.tenant_slug or "default", csrf)
+
+
+@routes.get("/session", None)
+async def who_am_i(request: Request) -> wire.Session:
+    """Who the token or session belongs to, and what they may do."""
+    gate: Gate = request.app.state.gate
+    principal, by_session, tenant = await gate.whoever(request)
+    return _session(gate, principal, tenant, csrf_of(request) if by_session else None)
+
+
+def _session(gate: Gate, principal: Principal, slug: str, csrf: str | None) -> wire.Session:
+    with gate.penstock.db.read() as tx:
+        tenant = tenants.by_slug(tx, slug)
+    return wire.Session(
+        principal_id=principal.id, role=principal.role.value, label=principal.label, tenant=slug,
+        tenant_id=tenant.id if tenant else None, timezone=tenant.timezone if tenant else None,
+        may=sorted(need.value for need in Need if principal.may(need)), csrf_token=csrf,
+    )  # fmt: skip
+
+
+@routes.delete("/session", None, status_code=204)
+def sign_out(request: Request, response: Response) -> None:
+    """Close the session of the cookie, if there is one."""
+    gate: Gate = request.app.state.gate
+    for name in (SECURE_COOKIE, COOKIE):
+        secret = request.cookies.get(name)
+        if secret and same_origin(request):
+            gate.penstock.db.transact(lambda tx, found=secret: sessions.close_session(tx, digest(found)))  # type: ignore[misc]
+            response.delete_cookie(name, path="/", httponly=True, samesite="strict", secure=name == SECURE_COOKIE)
+    gate.forget()
+
+
+def _create(call: Call, body: wire.NewToken, tenant_id: UUID | None) -> wire.CreatedToken:
+    def work(unit: Unit) -> wire.CreatedToken:
+        role = Role(body.role)
+        token, prefix = new_token()
+        made = principals.add(
+            unit.tx, role, body.label, prefix, digest(token), tenant_id=tenant_id, queues=body.queues,
+            created_by=call.principal.actor, expires_at=body.expires_at,
+        )  # fmt: skip
+        unit.audit("token.create", "token", made.id, after=wire.Token.of(made), tenant_id=tenant_id)
+        return wire.CreatedToken(**wire.told(made), token=token)
+
+    return call.change(work, status=201, hide=HIDDEN)
+
+
+def _revoke(call: Call, gate: Gate, token_id: UUID, tenant_id: UUID | None) -> wire.Token:
+    def work(unit: Unit) -> wire.Token:
+        found = principals.by_id(unit.tx, token_id)
+        if found is None or (tenant_id is not None and found.tenant_id != tenant_id):
+            raise NotFound("token", token_id)
+        after = principals.revoke(unit.tx, token_id)
+        assert after is not None
+        unit.audit("token.revoke", "token", token_id, wire.Token.of(found), wire.Token.of(after), found.tenant_id)
+        return wire.Token.of(after)
+
+    revoked = call.change(work)
+    gate.forget()
+    return revoked
+
+
+@routes.post("/admin/tokens", Need.ADMIN, status_code=201)
+def create_token(call: Caller, body: wire.NewToken) -> wire.CreatedToken:
+    """A token of any tenant. The answer shows it this once."""
+    if (body.role == "super_admin") == (body.tenant is not None) and body.role != "worker":
+        said = (
+            "belongs to no tenant; leave tenant out" if body.tenant else "belongs to a tenant; give its slug as tenant"
+        )
+        raise InvalidInput(f"A token of the role {body.role} {said}.")
+    tenant_id = None if body.tenant is None else call.ground.tenant_id(body.tenant)
+    _check_queues(body)
+    return _create(call, body, tenant_id)
+
+
+def _check_queues(body: wire.NewToken | wire.NewTenantToken) -> None:
+    if body.queues is not None and body.role != "worker":
+        raise InvalidInput("Only a worker's token is bound to queues.")
+
+
+@routes.get("/admin/tokens", Need.ADMIN)
+def list_all_tokens(call: Caller, query: Annotated[Paged, Query()]) -> wire.TokenList:
+    """Every token of the installation, newest first; never the tokens themselves."""
+    with call.read() as tx:
+        found = principals.listed(tx, None, query.limit, query.offset)
+    return wire.TokenList(items=[wire.Token.of(each) for each in found])
+
+
+@routes.delete("/admin/tokens/{token_id}", Need.ADMIN)
+def revoke_any_token(call: Caller, request: Request, token_id: UUID) -> wire.Token:
+    """Revoke a token, and its sessions, at once."""
+    return _revoke(call, request.app.state.gate, token_id, None)
+
+
+@routes.post("/tokens", Need.MANAGE, status_code=201)
+def create_tenant_token(call: Caller, body: wire.NewTenantToken) -> wire.CreatedToken:
+    """A token of the caller's own tenant. The answer shows it this once."""
+    _check_queues(body)
+    return _create(call, wire.NewToken(**body.model_dump()), call.tenant_id)
+
+
+@routes.get("/tokens", Need.MANAGE)
+def list_tenant_tokens(call: Caller, query: Annotated[Paged, Query()]) -> wire.TokenList:
+    with call.read() as tx:
+        found = principals.listed(tx, call.tenant_id, query.limit, query.offset)
+    return wire.TokenList(items=[wire.Token.of(each) for each in found])
+
+
+@routes.delete("/tokens/{token_id}", Need.MANAGE)
+def revoke_tenant_token(call: Caller, request: Request, token_id: UUID) -> wire.Token:
+    return _revoke(call, request.app.state.gate, token_id, call.tenant_id)
+
+
+class AuditQuery(Cursored):
+    action: str | None = None
+    subject_id: str | None = None
+
+
+def _audit(call: Call, query: AuditQuery, tenant_id: UUID | None) -> wire.AuditPage:
+    with call.read() as tx:
+        found = audit.listed(tx, tenant_id, query.limit, from_cursor(query.cursor), query.action, query.subject_id)
+    more = cursor_of(found[-1].id) if len(found) == query.limit else None
+    return wire.AuditPage(items=[wire.AuditEntry.of(each) for each in found], next_cursor=more)
+
+
+@routes.get("/audit", Need.MANAGE)
+def list_audit(call: Caller, query: Annotated[AuditQuery, Query()]) -> wire.AuditPage:
+    """What was changed in the caller's tenant, newest first."""
+    return _audit(call, query, call.tenant_id)
+
+
+@routes.get("/admin/audit", Need.ADMIN)
+def list_all_audit(call: Caller, query: Annotated[AuditQuery, Query()]) -> wire.AuditPage:
+    """What was changed anywhere, newest first."""
+    return _audit(call, query, None)

@@ -1,0 +1,152 @@
+"""For workers without database access: claim, keep, report. Every report is fenced by its run's id."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+from uuid import UUID
+
+from penstock.core.access import Need
+from penstock.core.errors import Forbidden, InvalidInput, LeaseLost, NotFound
+from penstock.core.outcomes import Canceled, Evidence, Failed, Outcome, Skipped, Snoozed, Succeeded, TimedOut
+from penstock.core.payload import plain
+from penstock.core.wire import worker as wire
+from penstock.queue import claim as claiming
+from penstock.queue import record
+from penstock.server.calls import Call
+from penstock.server.routing import Caller, Routes
+from penstock.store import claims, remote
+from penstock.store.database import Tx
+
+routes = Routes("worker")
+POLL = 0.25
+
+
+@routes.post("/worker/jobs/claim", Need.WORK)
+def claim_jobs(call: Caller, body: wire.ClaimRequest) -> wire.Claims:
+    """Take up to `limit` jobs, in order. A worker's token claims for its own tenant and queues alone."""
+    queues = _queues(call, body.queues)
+    call.ground.db.transact(lambda tx: remote.present(tx, body.worker_id, _row(call, body, queues)))
+    deadline = time.monotonic() + body.wait_seconds
+    while True:
+        taken = claiming.claim(
+            call.ground, body.worker_id, body.limit, queues=queues, keys=body.keys, tenant_id=call.principal.tenant_id,
+            lease_seconds=body.lease_seconds, pid=body.pid,
+        )  # fmt: skip
+        if taken or time.monotonic() >= deadline:
+            break
+        time.sleep(min(POLL, max(0.0, deadline - time.monotonic())))
+    with call.read() as tx:
+        limits = remote.timeouts(tx, {each.definition_id for each in taken if each.definition_id})
+    default = call.ground.config.default_timeout_seconds
+    return wire.Claims(
+        items=[
+            wire.Claim.of(each, limits.get(each.definition_id, default) if each.definition_id else default)
+            for each in taken
+        ]
+    )
+
+
+def _queues(call: Call, wanted: list[str] | None) -> list[str] | None:
+    bound = call.principal.queues
+    if bound is None:
+        return wanted
+    if wanted is None:
+        return list(bound)
+    if not set(wanted) <= set(bound):
+        raise Forbidden(f"This token is bound to the queues {', '.join(bound)}.")
+    return wanted
+
+
+def _row(call: Call, body: wire.ClaimRequest, queues: list[str] | None) -> dict[str, Any]:
+    tenant_id = call.principal.tenant_id
+    return {
+        "hostname": body.hostname or body.worker_id.partition(":")[0], "pid": body.pid or 0, "version": body.version,
+        "queues": queues or [], "keys": body.keys, "concurrency": body.concurrency,
+        "metadata": {"by": "api", "principal": str(call.principal.id), **({"tenant_id": str(tenant_id)} if tenant_id else {})},
+    }  # fmt: skip
+
+
+def _held(call: Call, tx: Tx, job_id: UUID) -> remote.Held:
+    """The job, if it is one that this worker may know of."""
+    found = remote.held(tx, job_id)
+    principal = call.principal
+    if (
+        found is None
+        or (principal.tenant_id is not None and found.tenant_id != principal.tenant_id)
+        or (principal.queues is not None and found.queue not in principal.queues)
+    ):
+        raise NotFound("job", job_id)
+    return found
+
+
+@routes.post("/worker/jobs/{job_id}/heartbeat", Need.WORK)
+def heartbeat_job(call: Caller, job_id: UUID, body: wire.Beat) -> wire.Beaten:
+    """Extend the lease of a run. 409 when the run was closed or its lease passed on: stop working on it."""
+    lease = body.lease_seconds or call.ground.config.lease_seconds
+    if body.progress is not None:
+        plain("progress", body.progress.model_dump())
+
+    def work(tx: Tx) -> bool:
+        _held(call, tx, job_id)
+        kept, asked = claims.heartbeat(tx, [(job_id, body.run_id)], lease)
+        if job_id not in kept:
+            raise LeaseLost([body.run_id])
+        if body.progress is not None:
+            claims.report_progress(tx, job_id, body.run_id, body.progress.model_dump())
+        if body.stdout_tail is not None or body.stderr_tail is not None:
+            claims.report_tails(tx, job_id, body.run_id, _text(body.stdout_tail), _text(body.stderr_tail))
+        return job_id in asked
+
+    asked = call.ground.db.transact(work)
+    return wire.Beaten(job_id=job_id, run_id=body.run_id, cancel_requested=asked, lease_seconds=lease)
+
+
+def _text(value: str | None) -> str | None:
+    """As both databases can hold it."""
+    return None if value is None else value.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def _evidence(body: wire.RunEvidence) -> Evidence:
+    for artifact in body.artifacts:
+        plain("artifacts", artifact)
+    return Evidence(
+        exit_code=body.exit_code, stdout_tail=_text(body.stdout_tail), stderr_tail=_text(body.stderr_tail),
+        artifacts=tuple(body.artifacts),
+    )  # fmt: skip
+
+
+def _close(call: Call, job_id: UUID, run_id: UUID, outcome: Outcome) -> wire.Recorded:
+    with call.read() as tx:
+        worker = _held(call, tx, job_id).claimed_by or ""
+    lost = record.finish_many(call.ground, [(job_id, run_id, outcome)], worker)
+    if lost:
+        raise LeaseLost([run_id])
+    with call.read() as tx:
+        return wire.Recorded(job_id=job_id, run_id=run_id, status=_held(call, tx, job_id).status)
+
+
+@routes.post("/worker/jobs/{job_id}/complete", Need.WORK)
+def complete_job(call: Caller, job_id: UUID, body: wire.Complete) -> wire.Recorded:
+    """The run did its work. 409, and nothing changes, when the run is no longer this worker's."""
+    evidence = _evidence(body)
+    outcome = Skipped(body.reason, evidence) if body.skipped else Succeeded(body.result, evidence)
+    return _close(call, job_id, body.run_id, outcome)
+
+
+@routes.post("/worker/jobs/{job_id}/fail", Need.WORK)
+def fail_job(call: Caller, job_id: UUID, body: wire.Fail) -> wire.Recorded:
+    """The run failed; its retry policy says what comes next."""
+    evidence, error = _evidence(body), _text(body.error) or "failed"
+    match body.kind:
+        case "timeout":
+            outcome: Outcome = TimedOut(error, evidence)
+        case "canceled":
+            outcome = Canceled(error, body.by_shutdown, evidence)
+        case "snoozed":
+            if body.delay_seconds is None:
+                raise InvalidInput("A snoozed run says for how long: delay_seconds.")
+            outcome = Snoozed(body.delay_seconds, error, evidence)
+        case _:
+            outcome = Failed(error, body.fatal, body.delay_seconds, evidence=evidence)
+    return _close(call, job_id, body.run_id, outcome)

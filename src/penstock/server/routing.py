@@ -1,0 +1,89 @@
+"""Routes that nobody gets past: each says what it needs, and the gate stands before its body is even read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any, TypeVar
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import Response
+from fastapi.routing import APIRoute
+
+from penstock.core.access import Need
+from penstock.server.bodies import StrictRequest
+from penstock.server.calls import Call
+from penstock.server.problems import Problem, documented
+
+F = TypeVar("F", bound=Callable[..., Any])
+API = "/api/v1"
+
+
+class Guarded(APIRoute):
+    """A route that first asks the gate, then reads its body strictly."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+        need = (self.openapi_extra or {}).get("x-need")
+        takes_body = self.body_field is not None
+
+        async def guarded(request: Request) -> Response:
+            request = StrictRequest(request.scope, request.receive)
+            if need is not None:
+                request.state.call = await request.app.state.gate.admit(request, Need(need))
+            if takes_body and await request.body() and not _is_json(request):
+                raise Problem(415, "unsupported_media_type", "Send the body as Content-Type: application/json.")
+            return await handle(request)
+
+        return guarded
+
+
+def _is_json(request: Request) -> bool:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return kind == "application/json"
+
+
+async def current_call(request: Request) -> Call:
+    call: Call = request.state.call
+    return call
+
+
+Caller = Annotated[Call, Depends(current_call)]
+"""A handler's parameter: the authenticated request."""
+
+
+class Routes:
+    """The routes of one resource."""
+
+    def __init__(self, tag: str) -> None:
+        self.router = APIRouter(prefix=API, tags=[tag], route_class=Guarded)
+
+    def get(self, path: str, need: Need | None, **options: Any) -> Callable[[F], F]:
+        return self._route("GET", path, need, **options)
+
+    def post(self, path: str, need: Need | None, **options: Any) -> Callable[[F], F]:
+        return self._route("POST", path, need, **options)
+
+    def patch(self, path: str, need: Need | None, **options: Any) -> Callable[[F], F]:
+        return self._route("PATCH", path, need, **options)
+
+    def delete(self, path: str, need: Need | None, **options: Any) -> Callable[[F], F]:
+        return self._route("DELETE", path, need, **options)
+
+    def _route(self, method: str, path: str, need: Need | None, **options: Any) -> Callable[[F], F]:
+        statuses = [400, 422, 429, 503]
+        statuses += [401, 403] if need is not None else []
+        statuses += [404]  # of the path's id, or of the tenant that a super admin names
+        statuses += [409, 413, 415] if method != "GET" else []
+        extra: dict[str, Any] = (
+            {} if need is None else {"x-need": need.value, "security": [{"token": []}, {"session": []}]}
+        )
+        responses = {**documented(*sorted(statuses)), **options.pop("responses", {})}
+
+        def register(handler: F) -> F:
+            self.router.add_api_route(
+                path, handler, methods=[method], openapi_extra=extra or None, responses=responses,
+                operation_id=handler.__name__, **options,
+            )  # fmt: skip
+            return handler
+
+        return register

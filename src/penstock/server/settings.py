@@ -1,0 +1,94 @@
+"""The service's settings, checked once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from penstock.core.errors import InvalidInput
+
+PREFIX = "PENSTOCK_"
+MIN_BOOTSTRAP = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What an operator may set; each by the environment as PENSTOCK_<NAME IN CAPITALS>.
+
+    >>> Settings.from_environment({"PENSTOCK_RATE_LIMIT": "50"}).rate_limit
+    50.0
+    """
+
+    bootstrap_token: str | None = None
+    """The first super admin's token. Without it, make one with `penstock tokens create --role super_admin`."""
+    max_body_bytes: int = 2 * 1024 * 1024
+    body_timeout: float = 30.0
+    """Seconds a request may take to arrive."""
+    rate_limit: float = 500.0
+    """Requests a second and principal; bursts of twice as many pass."""
+    session_seconds: float = 12 * 3600.0
+    metrics: str = "token"
+    """Who may read /metrics: `token` (anyone who may view, and sees their own tenant) or `loopback` (this machine, all)."""
+    metrics_tenants: int = 100
+    """How many tenants have a label of their own in the metrics; the rest is summed as `other`."""
+    stream_interval: float = 1.0
+    """Seconds between looks at the database for the live stream."""
+    stream_limit: int = 100
+    """Live streams open at once for one tenant."""
+    threads: int = 40
+    jwt_issuer: str | None = None
+    jwt_audience: str | None = None
+    jwt_jwks: str | None = None
+    """A file or an https URL with the keys that sign."""
+    jwt_tenant_claim: str = "tenant"
+    jwt_role_claim: str = "role"
+    jwt_algorithms: tuple[str, ...] = ("RS256", "ES256", "EdDSA")
+    pipelines: tuple[str, ...] = ()
+    """Modules whose pipeline tables the page shows."""
+
+    def __post_init__(self) -> None:
+        if self.bootstrap_token is not None and len(self.bootstrap_token) < MIN_BOOTSTRAP:
+            raise InvalidInput(
+                f"PENSTOCK_BOOTSTRAP_TOKEN has {len(self.bootstrap_token)} characters; at least {MIN_BOOTSTRAP} are needed,"
+                " and 40 random ones are right: python -c 'import secrets; print(secrets.token_urlsafe(32))'"
+            )
+        if self.metrics not in ("token", "loopback"):
+            raise InvalidInput(f"metrics is {self.metrics!r}; expected token or loopback.")
+        for name in ("max_body_bytes", "body_timeout", "rate_limit", "session_seconds", "stream_interval", "threads"):
+            if getattr(self, name) <= 0:
+                raise InvalidInput(f"{name} is {getattr(self, name)!r}; it must be more than 0.")
+        if self.jwt_jwks and not (self.jwt_issuer and self.jwt_audience):
+            raise InvalidInput(
+                "jwt_jwks needs jwt_issuer and jwt_audience too: a key alone says nothing about whom a JWT is for."
+            )
+        if not set(self.jwt_algorithms) <= {"RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA"}:
+            raise InvalidInput(
+                f"jwt_algorithms is {', '.join(self.jwt_algorithms)}; only signatures by key pairs are taken."
+            )
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None, **given: Any) -> Settings:
+        """From PENSTOCK_* variables; what is given by name wins."""
+        values: dict[str, Any] = {}
+        source = os.environ if environment is None else environment
+        for each in fields(cls):
+            text = source.get(PREFIX + each.name.upper())
+            if text is None or text == "":
+                continue
+            values[each.name] = _parsed(each.name, str(each.type), text)
+        return cls(**{**values, **given})
+
+
+def _parsed(name: str, kind: str, text: str) -> Any:
+    try:
+        if kind == "int":
+            return int(text)
+        if kind == "float":
+            return float(text)
+    except ValueError as error:
+        raise InvalidInput(f"{PREFIX}{name.upper()} is {text!r}; expected a number.") from error
+    if kind.startswith("tuple"):
+        return tuple(part.strip() for part in text.split(",") if part.strip())
+    return text

@@ -1,0 +1,44 @@
+"""Idempotency keys: a create that is sent again answers what it answered.
+
+The key is written in the transaction that does the work, so a key without its answer is never seen: a second request
+waits for the first to commit, and reads its answer, or for it to fail, and does the work itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from sqlalchemy import select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from penstock.store.database import Tx
+from penstock.store.tables import idempotency_keys as keys
+
+
+class Remembered(NamedTuple):
+    request_hash: str
+    status: int | None
+    body: Any
+
+
+def take(tx: Tx, tenant_id: UUID, key: str, request_hash: str) -> Remembered | None:
+    """Make the key ours and answer None, or answer what was remembered under it."""
+    insert: Any = sqlite.insert if tx.dialect.name == "sqlite" else postgresql.insert
+    values = {"tenant_id": tenant_id, "key": key, "request_hash": request_hash, "created_at": tx.now}
+    if tx.count(insert(keys).values(**values).on_conflict_do_nothing()):
+        return None
+    row = tx.first(
+        select(keys.c.request_hash, keys.c.response_status, keys.c.response_body).where(
+            keys.c.tenant_id == tenant_id, keys.c.key == key
+        )
+    )
+    return None if row is None else Remembered(*row)
+
+
+def remember(tx: Tx, tenant_id: UUID, key: str, status: int, body: Any) -> None:
+    tx.run(
+        update(keys)
+        .where(keys.c.tenant_id == tenant_id, keys.c.key == key)
+        .values(response_status=status, response_body=body)
+    )

@@ -1,0 +1,47 @@
+"""What a worker that comes over HTTP may touch: looked up before its report is believed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from sqlalchemy import select
+
+from penstock.store import workers
+from penstock.store.database import Tx
+from penstock.store.tables import definitions, jobs
+
+
+class Held(NamedTuple):
+    """A job as a worker's report finds it."""
+
+    tenant_id: UUID
+    queue: str
+    run_id: UUID | None
+    status: str
+    claimed_by: str | None
+
+
+def held(tx: Tx, job_id: UUID) -> Held | None:
+    row = tx.first(
+        select(jobs.c.tenant_id, jobs.c.queue, jobs.c.run_id, jobs.c.status, jobs.c.claimed_by).where(
+            jobs.c.id == job_id
+        )
+    )
+    return None if row is None else Held(*row)
+
+
+def timeouts(tx: Tx, ids: set[UUID]) -> dict[UUID, int]:
+    """How long a run of each definition may take."""
+    if not ids:
+        return {}
+    found = tx.rows(select(definitions.c.id, definitions.c.timeout_seconds).where(definitions.c.id.in_(ids)))
+    return {row.id: row.timeout_seconds for row in found}
+
+
+def present(tx: Tx, worker_id: str, values: Mapping[str, Any]) -> None:
+    """Note that a worker is there; the first time, what it offers."""
+    running = int(values.get("running_count", 0))
+    if not workers.seen(tx, worker_id, running):
+        workers.register(tx, worker_id, {name: value for name, value in values.items() if name != "running_count"})

@@ -1,0 +1,178 @@
+"""Seed 002's API contract: its example payloads sent as they stand there, and the answers it documents."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from tests.server.support import World
+
+DEFINITION = {
+    "key": "sync-dropbox",
+    "description": "Sync provider updates for tenant",
+    "arg_schema": {
+        "type": "object",
+        "properties": {"provider_id": {"type": "string", "format": "uuid"}, "path_prefix": {"type": "string"}},
+        "required": ["provider_id"],
+        "additionalProperties": False,
+    },
+    "timeout_seconds": 3600,
+    "max_attempts": 3,
+}
+JOB = {
+    "definition_key": "recompute-trained-tags",
+    "payload": {"model": "siglip"},
+    "priority": 100,
+    "scheduled_for": "2026-02-16T10:30:00Z",
+    "dedupe_key": "tenant:bcg:training:daily",
+}
+
+
+def test_a_definition_is_created_listed_and_changed(world: World) -> None:
+    admin = world.client()
+    made = admin.post("/api/v1/admin/jobs/definitions", json=DEFINITION)
+    assert made.status_code == 201, made.text
+    body = made.json()
+    assert {name: body[name] for name in DEFINITION} == DEFINITION
+    assert body["is_active"] is True
+    listed = admin.get("/api/v1/admin/jobs/definitions").json()["items"]
+    assert "sync-dropbox" in {each["key"] for each in listed}
+    changed = admin.patch(
+        f"/api/v1/admin/jobs/definitions/{body['id']}", json={"timeout_seconds": 60, "is_active": False}
+    )
+    assert changed.status_code == 200, changed.text
+    assert (changed.json()["timeout_seconds"], changed.json()["is_active"]) == (60, False)
+    refused = world.client("operator").post("/api/v1/jobs", json={"definition_key": "sync-dropbox", "payload": {}})
+    assert (refused.status_code, refused.json()["code"]) == (422, "definition_archived")
+    back = admin.patch(f"/api/v1/admin/jobs/definitions/{body['id']}", json={"is_active": True})
+    assert back.json()["is_active"] is True
+
+
+def test_a_manual_enqueue_answers_what_the_seed_shows(world: World) -> None:
+    world.client().post("/api/v1/admin/jobs/definitions", json={"key": "recompute-trained-tags"})
+    tenant = world.client("tenant_admin")
+    made = tenant.post("/api/v1/jobs", json=JOB)
+    assert made.status_code == 201, made.text
+    body = made.json()
+    UUID(body["id"])
+    assert body["tenant_id"] == str(world.penstock.tenants.get("acme").id)
+    assert (body["status"], body["definition_key"]) == ("queued", "recompute-trained-tags")
+    assert datetime.fromisoformat(body["queued_at"]).tzinfo is not None
+    assert datetime.fromisoformat(body["scheduled_for"]) == datetime(2026, 2, 16, 10, 30, tzinfo=UTC)
+    again = tenant.post("/api/v1/jobs", json=JOB)
+    assert (again.status_code, again.json()["id"]) == (200, body["id"])
+    found = tenant.get(f"/api/v1/jobs/{body['id']}").json()
+    columns = (
+        "id tenant_id definition_id source source_ref status priority payload dedupe_key correlation_id scheduled_for "
+        "queued_at started_at finished_at attempt_count max_attempts lease_expires_at claimed_by_worker last_error created_by"
+    )
+    assert set(columns.split()) <= set(found)
+
+
+def test_a_payload_that_does_not_fit_is_refused_with_its_path(world: World) -> None:
+    world.client().post("/api/v1/admin/jobs/definitions", json=DEFINITION)
+    tenant = world.client("tenant_admin")
+    refused = tenant.post(
+        "/api/v1/jobs", json={"definition_key": "sync-dropbox", "payload": {"provider_id": "x", "y": 1}}
+    )
+    assert refused.status_code == 422
+    assert refused.headers["content-type"] == "application/problem+json"
+    assert refused.json()["code"] == "invalid_payload"
+    assert "$.provider_id" in {fault["path"] for fault in refused.json()["faults"]}
+    assert tenant.get("/api/v1/jobs").json()["items"] == []
+
+
+def _jobs(world: World, count: int, **more: Any) -> list[str]:
+    operator = world.client("operator")
+    return [
+        operator.post("/api/v1/jobs", json={"definition_key": "echo", "payload": {"n": n}, **more}).json()["id"]
+        for n in range(count)
+    ]
+
+
+def test_jobs_are_listed_by_every_filter_of_the_seed(world: World) -> None:
+    ids = _jobs(world, 5)
+    viewer = world.client("viewer")
+    world.client("operator").post(f"/api/v1/jobs/{ids[0]}/cancel")
+
+    def listed(**query: Any) -> list[str]:
+        answer = viewer.get("/api/v1/jobs", params=query)
+        assert answer.status_code == 200, answer.text
+        return [job["id"] for job in answer.json()["items"]]
+
+    assert listed() == ids[::-1]
+    assert listed(status="canceled") == ids[:1]
+    assert listed(status=["canceled", "queued"], limit=2, offset=1) == [ids[3], ids[2]]
+    assert listed(source="manual") == ids[::-1]
+    assert listed(source="event") == []
+    middle = viewer.get(f"/api/v1/jobs/{ids[2]}").json()["created_at"]
+    assert listed(created_before=middle) == [ids[1], ids[0]]
+    assert listed(created_after=middle) == [ids[4], ids[3], ids[2]]
+    assert viewer.get("/api/v1/jobs", params={"limit": 10**9}).status_code == 422
+    assert viewer.get("/api/v1/jobs", params={"tenant_id": "x"}).status_code == 422
+
+
+def test_a_cursor_does_not_slip_when_jobs_arrive(world: World) -> None:
+    ids = _jobs(world, 4)
+    viewer = world.client("viewer")
+    first = viewer.get("/api/v1/jobs", params={"limit": 2}).json()
+    _jobs(world, 3)
+    second = viewer.get("/api/v1/jobs", params={"limit": 2, "cursor": first["next_cursor"]}).json()
+    assert [job["id"] for job in first["items"] + second["items"]] == ids[::-1]
+    last = viewer.get("/api/v1/jobs", params={"limit": 2, "cursor": second["next_cursor"]}).json()
+    assert (last["items"], last["next_cursor"]) == ([], None)
+    assert viewer.get("/api/v1/jobs", params={"cursor": "nonsense"}).json()["code"] == "bad_cursor"
+
+
+def test_summary_cancel_retry_attempts(world: World) -> None:
+    ids = _jobs(world, 3)
+    operator = world.client("operator")
+    assert operator.post(f"/api/v1/jobs/{ids[0]}/cancel").json()["status"] == "canceled"
+    twice = operator.post(f"/api/v1/jobs/{ids[0]}/cancel")
+    assert (twice.status_code, twice.json()["code"]) == (409, "illegal_transition")
+    assert operator.post(f"/api/v1/jobs/{ids[0]}/retry").json()["status"] == "queued"
+    summary = operator.get("/api/v1/jobs/summary").json()
+    assert summary["counts"] == {
+        "queued": 3,
+        "running": 0,
+        "succeeded": 0,
+        "failed": 0,
+        "canceled": 0,
+        "dead_letter": 0,
+    }
+    assert summary["oldest_queued_age_seconds"] >= 0
+    assert summary["running_count"] == 0
+    assert operator.get(f"/api/v1/jobs/{ids[0]}/attempts").json() == {"items": []}
+
+
+def test_a_worker_claims_beats_completes_and_fails_over_http(world: World) -> None:
+    first, second = _jobs(world, 2)
+    worker, viewer = world.client("worker"), world.client("viewer")
+    claimed = worker.post("/api/v1/worker/jobs/claim", json={"worker_id": "far:1:x", "limit": 5}).json()["items"]
+    assert [each["job_id"] for each in claimed] == [first, second]
+    assert claimed[0]["payload"] == {"n": 0}
+    beat = worker.post(
+        f"/api/v1/worker/jobs/{first}/heartbeat",
+        json={"run_id": claimed[0]["run_id"], "progress": {"done": 1, "total": 4}, "stdout_tail": "half"},
+    )
+    assert beat.status_code == 200, beat.text
+    assert beat.json()["cancel_requested"] is False
+    running = viewer.get(f"/api/v1/jobs/{first}").json()
+    assert (running["status"], running["claimed_by_worker"], running["attempt_count"]) == ("running", "far:1:x", 1)
+    assert running["progress"] == {"done": 1.0, "total": 4.0, "message": ""}
+    assert viewer.get(f"/api/v1/jobs/{first}/logs").json()["stdout"] == "half"
+    done = worker.post(
+        f"/api/v1/worker/jobs/{first}/complete",
+        json={"run_id": claimed[0]["run_id"], "result": {"ok": 1}, "exit_code": 0, "stdout_tail": "all"},
+    )
+    assert (done.status_code, done.json()["status"]) == (200, "succeeded")
+    late = worker.post(f"/api/v1/worker/jobs/{first}/complete", json={"run_id": claimed[0]["run_id"]})
+    assert (late.status_code, late.json()["code"]) == (409, "lease_lost")
+    failed = worker.post(
+        f"/api/v1/worker/jobs/{second}/fail", json={"run_id": claimed[1]["run_id"], "error": "broken", "fatal": True}
+    )
+    assert failed.json()["status"] == "dead_letter"
+    attempt = viewer.get(f"/api/v1/jobs/{second}/attempts").json()["items"][0]
+    assert (attempt["status"], attempt["error_text"], attempt["attempt_no"]) == ("failed", "broken", 1)
+    assert viewer.get(f"/api/v1/jobs/{first}").json()["result"] == {"ok": 1}
