@@ -21,6 +21,7 @@ from penstock.core.errors import (
 from penstock.core.nouns import Claim, Definition, Group, Health, Job, Reservation, Run, Tenant, Why
 from penstock.core.outcomes import Canceled, Failed, Fatal, Skip, Skipped, Snooze, Snoozed, Succeeded, TimedOut
 from penstock.core.version import VERSION
+from penstock.run.context import Context
 
 __version__ = VERSION
 
@@ -30,6 +31,7 @@ __all__ = [
     "Claim",
     "Config",
     "Conflict",
+    "Context",
     "DatabaseError",
     "Definition",
     "DefinitionArchived",

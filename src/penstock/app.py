@@ -16,14 +16,19 @@ from penstock.core.clock import Clock
 from penstock.core.config import Config
 from penstock.core.errors import Conflict
 from penstock.core.nouns import Definition, Health, Job, Reservation
+from penstock.core.redact import Redactor
 from penstock.core.signature import arg_schema
 from penstock.queue import define as defining
 from penstock.queue import doors, enqueue, observe, recover
 from penstock.queue.enqueue import Options
 from penstock.queue.ground import Ground
-from penstock.run.context import Context
+from penstock.run.command import CommandRunner
+from penstock.run.commands import load_commands
+from penstock.run.context import Context, Runner
+from penstock.run.python import Isolation, PythonRunner
 from penstock.store import schema
 from penstock.store.database import Database
+from penstock.worker import Worker
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -37,7 +42,7 @@ class Function:
 
     key: str
     call: Callable[..., Any]
-    isolation: str
+    isolation: Isolation
     definition: Mapping[str, Any]
 
 
@@ -47,6 +52,8 @@ class Shared:
 
     ground: Ground
     functions: dict[str, Function] = field(default_factory=dict)
+    runners: list[Callable[[], Runner]] = field(default_factory=list)
+    """Made anew for each worker, beside functions and commands."""
     defined: set[str] = field(default_factory=set)
 
 
@@ -131,7 +138,7 @@ class Penstock:
         key: str | None = None,
         *,
         timeout: int | None = None,
-        isolation: str = "thread",
+        isolation: Isolation = "thread",
         **definition: Any,
     ) -> Callable[[Callable[P, R]], Task[P, R]]:
         """Register a function as a job. Its argument schema is derived from the signature; the definition is written
@@ -218,6 +225,40 @@ class Penstock:
     def reserve(self, wait: float = 0, expires_in: float = 600) -> AbstractContextManager[Reservation]:
         """Hold the tenant's next slot for work outside the queue; Busy if it cannot be had in `wait` seconds."""
         return doors.reserving(self.ground, self.ground.tenant_id(self.tenant), wait, expires_in)
+
+    def add_runner(self, make: Callable[[], Runner]) -> None:
+        """Have every worker of this app offer what this runner runs."""
+        self._shared.runners.append(make)
+
+    def worker(
+        self,
+        concurrency: int = 8,
+        *,
+        queues: Sequence[str] | None = None,
+        keys: Sequence[str] | None = None,
+        commands: str | os.PathLike[str] | None = None,
+        log_dir: str | os.PathLike[str] | None = None,
+        grace: float = 30.0,
+        lease: float | None = None,
+    ) -> Worker:
+        """A worker for the registered functions and the commands of a commands file; `run()` it, or `start()` it."""
+        runners = self.runners(commands, log_dir)
+        self.sync_definitions()
+        return Worker(self.ground, runners, concurrency=concurrency, queues=queues, keys=keys, grace=grace, lease=lease)
+
+    def runners(
+        self, commands: str | os.PathLike[str] | None = None, log_dir: str | os.PathLike[str] | None = None
+    ) -> list[Runner]:
+        """What a worker of this app runs jobs with."""
+        password = self.db.engine.url.password
+        redactor = Redactor([str(password)] if password else [])
+        functions = PythonRunner(redactor)
+        for name, function in self._shared.functions.items():
+            functions.register(name, function.call, function.isolation)
+        runners: list[Runner] = [functions, *(make() for make in self._shared.runners)]
+        if commands is not None:
+            runners.append(CommandRunner(load_commands(commands), redactor, log_dir))
+        return runners
 
     def recover(self) -> recover.Recovered:
         """Mend what a crash left behind. Idempotent; safe from several processes at once."""

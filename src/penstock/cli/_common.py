@@ -1,0 +1,115 @@
+"""What every verb shares: where the database is, who asks, how errors are told, and which exit code says what."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+
+from penstock.app import Penstock
+from penstock.core.errors import (
+    DatabaseError,
+    DefinitionArchived,
+    InvalidInput,
+    PenstockError,
+    UnknownDefinition,
+    UnknownTenant,
+)
+
+OK, FAILED, USAGE, NO_DATABASE, UNHEALTHY = 0, 1, 2, 3, 4
+
+EXIT_CODES = (
+    "Exit codes: 0 all went well; 1 it could not be done, or there is no such thing; 2 bad usage; "
+    "3 the database cannot be used; 4 `doctor` found broken promises."
+)
+
+DatabaseUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--database-url",
+        envvar="PENSTOCK_DATABASE_URL",
+        show_envvar=True,
+        help="sqlite:///jobs.db or postgresql://user@host/database. Without it: ./penstock.db.",
+    ),
+]
+TenantName = Annotated[str, typer.Option("--tenant", envvar="PENSTOCK_TENANT", help="The tenant to act for.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")]
+AppPath = Annotated[
+    str | None,
+    typer.Option("--app", help="Your Penstock object, as module:attribute, for example shop.jobs:app."),
+]
+
+
+def out() -> Console:
+    """For answers. Plain when it goes into a pipe."""
+    return Console(file=sys.stdout, soft_wrap=not sys.stdout.isatty(), highlight=False)
+
+
+def err() -> Console:
+    """For everything that is not the answer."""
+    return Console(file=sys.stderr, soft_wrap=True, highlight=False)
+
+
+def open_app(database_url: str | None, tenant: str = "default", app: str | None = None) -> Penstock:
+    """The app to work with: the user's own if one is named, else a plain one on the database."""
+    made = load_app(app, database_url) if app else Penstock(database_url)
+    return made if tenant == "default" else made.as_tenant(tenant)
+
+
+def load_app(path: str, database_url: str | None = None) -> Penstock:
+    """Import a user's Penstock object. The working directory comes first, as with `python -m`."""
+    module_name, _, attribute = path.partition(":")
+    if not module_name or not attribute:
+        raise InvalidInput(f"--app is {path!r}; expected module:attribute, for example shop.jobs:app.")
+    if database_url is not None:
+        os.environ["PENSTOCK_DATABASE_URL"] = database_url
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name and not module_name.startswith(error.name):
+            raise
+        raise InvalidInput(f"--app names the module {module_name!r}, which is not to be found from {here}.") from error
+    for step in attribute.split("."):
+        found = getattr(found, step, None)
+    if not isinstance(found, Penstock):
+        raise InvalidInput(f"--app names {path!r}, which is {type(found).__name__}, not a Penstock object.")
+    return found
+
+
+def fail(message: str, code: int = FAILED) -> NoReturn:
+    """One red line on stderr, and the exit code."""
+    console = err()
+    console.print(f"penstock: {message}", style="red", markup=False)
+    raise typer.Exit(code)
+
+
+def code_of(error: PenstockError) -> int:
+    """The exit code that tells this error."""
+    if isinstance(error, DatabaseError):
+        return NO_DATABASE
+    not_there = UnknownDefinition | UnknownTenant | DefinitionArchived
+    return USAGE if isinstance(error, InvalidInput) and not isinstance(error, not_there) else FAILED
+
+
+def guarded(run: Callable[[], int | None]) -> int:
+    """Run it; what Penstock raises becomes one line and an exit code, never a traceback."""
+    try:
+        return run() or OK
+    except PenstockError as error:
+        err().print(f"penstock: {' '.join(str(error).split())}", style="red", markup=False)
+        return code_of(error)
+    except BrokenPipeError:
+        # The reader of our answer has gone: nobody is left to tell.
+        sys.stdout = None
+        return OK
+    except KeyboardInterrupt:
+        return 130

@@ -1,0 +1,45 @@
+"""The tree of verbs."""
+
+from __future__ import annotations
+
+import typer
+
+from penstock.cli import db, definitions, doctor, enqueue, jobs, prune, queues, recover, tenants, top, worker, workers
+from penstock.cli._common import EXIT_CODES, out
+from penstock.core.version import VERSION
+
+app = typer.Typer(
+    name="penstock",
+    help="A durable job engine that lives in your own database.",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        out().print(f"penstock {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show the version."),
+) -> None:
+    """A durable job engine that lives in your own database."""
+
+
+app.command("worker")(worker.worker)
+app.command("enqueue")(enqueue.enqueue)
+app.command("workers")(workers.workers)
+app.command("doctor")(doctor.doctor)
+app.command("recover")(recover.recover)
+app.command("prune")(prune.prune)
+app.command("top")(top.top)
+app.add_typer(jobs.app, name="jobs")
+app.add_typer(db.app, name="db")
+app.add_typer(queues.app, name="queues")
+app.add_typer(definitions.app, name="definitions")
+app.add_typer(tenants.app, name="tenants")

@@ -1,0 +1,77 @@
+"""`penstock worker`: claim, run and report until told to stop."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.cli._common import AppPath, DatabaseUrl, open_app
+from penstock.cli._logs import configure_logs
+from penstock.core.errors import InvalidInput
+from penstock.worker.supervise import die_with_parent, supervise
+
+Names = Annotated[
+    list[str] | None, typer.Option("--queues", "-q", help="Only these queues; may be repeated, or split by commas.")
+]
+Keys = Annotated[
+    list[str] | None, typer.Option("--keys", "-k", help="Only these keys; may be repeated, or split by commas.")
+]
+
+
+def worker(
+    app: AppPath = None,
+    commands: Annotated[Path | None, typer.Option(help="The commands file: what each key runs.")] = None,
+    concurrency: Annotated[int, typer.Option("--concurrency", "-c", min=1, help="Runs at a time, per process.")] = 8,
+    processes: Annotated[int, typer.Option(min=1, help="Worker processes to keep running.")] = 1,
+    queues: Names = None,
+    keys: Keys = None,
+    grace: Annotated[float, typer.Option(min=0, help="Seconds that running work has to end after SIGTERM.")] = 30.0,
+    lease: Annotated[float | None, typer.Option(help="Seconds a claim holds without a heartbeat.")] = None,
+    log_dir: Annotated[Path | None, typer.Option(help="Where whole logs of commands are kept.")] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log every run.")] = False,
+    json_logs: Annotated[bool | None, typer.Option("--json-logs/--human-logs", help="How to log.")] = None,
+    supervised_by: Annotated[int | None, typer.Option(hidden=True)] = None,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Run jobs until SIGTERM or SIGINT: functions of --app, commands of --commands.
+
+    The first signal lets running work end within --grace and gives the rest back; a second one does not wait.
+    """
+    configure_logs(verbose, json_logs)
+    if app is None and commands is None:
+        raise InvalidInput(
+            "This worker has nothing to run. Give --app module:attribute for functions, or --commands FILE for commands."
+        )
+    if processes > 1:
+        raise typer.Exit(supervise(processes, grace))
+    if supervised_by is not None:
+        die_with_parent(supervised_by)
+    made = open_app(database_url, app=app)
+    try:
+        made.worker(
+            concurrency,
+            queues=_split(queues),
+            keys=_split(keys),
+            commands=commands,
+            log_dir=log_dir,
+            grace=grace,
+            lease=lease,
+        ).run()
+    finally:
+        made.close()
+    if made_to_leave_threads():
+        os._exit(0)
+
+
+def _split(given: list[str] | None) -> list[str] | None:
+    names = [name.strip() for text in given or [] for name in text.split(",") if name.strip()]
+    return names or None
+
+
+def made_to_leave_threads() -> bool:
+    """Whether a job's thread goes on although it was told to stop; it would keep the process from ending."""
+    return any(thread.name.startswith("penstock-run") for thread in threading.enumerate())

@@ -1,0 +1,154 @@
+"""How an idle worker hears of work: NOTIFY on PostgreSQL, `PRAGMA data_version` on SQLite. It only wakes; a claim finds.
+
+Hearing nothing is therefore never wrong, only slow, and a worker polls beside it.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Collection
+from typing import Any, Protocol
+from uuid import UUID
+
+from sqlalchemy import select, text
+
+from penstock.core.status import JobStatus
+from penstock.store.database import Database, Tx
+from penstock.store.dialects.postgresql import CHANNEL
+from penstock.store.tables import in_status, jobs
+from penstock.store.types import UtcTime
+
+PROBE_SECONDS = 30.0
+"""How often a silent LISTEN session is asked whether it is still there: a half-open link looks just like silence."""
+
+
+class Ear(Protocol):
+    """Listens for work on a connection of its own. Used by one thread."""
+
+    def wait(self, timeout: float) -> bool:
+        """Whether there may be work; waits at most `timeout` seconds. Raises what the driver raises."""
+
+    def close(self) -> None: ...
+
+
+def ear(db: Database, queues: Collection[str] | None = None) -> Ear:
+    """The ear that fits this database, for these queues or for all."""
+    return PostgresEar(db, queues) if db.name == "postgresql" else SqliteEar(db)
+
+
+def _own_session(db: Database) -> Any:
+    """A driver's connection that does not go back to the pool."""
+    pooled = db.engine.raw_connection()
+    session = pooled.driver_connection
+    pooled.detach()
+    return session
+
+
+class PostgresEar:
+    """A LISTEN session. It is opened again, and counts as news, whenever it was lost."""
+
+    def __init__(self, db: Database, queues: Collection[str] | None = None) -> None:
+        self._db = db
+        self._queues = None if queues is None else {name[:1000] for name in queues}
+        self._session: Any = None
+        self._probe_at = 0.0
+
+    def wait(self, timeout: float) -> bool:
+        if self._session is None:
+            self._open()
+            return True  # what was said while nobody listened is not said again
+        try:
+            news = False
+            for notice in self._session.notifies(timeout=timeout, stop_after=1):
+                news = self._queues is None or notice.payload in self._queues
+            if time.monotonic() >= self._probe_at:
+                self._session.execute("SELECT 1")
+                self._probe_at = _later()
+            return news
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> None:
+        session = _own_session(self._db)
+        try:
+            session.autocommit = True
+            session.execute(f"LISTEN {CHANNEL}")
+        except BaseException:
+            session.close()
+            raise
+        self._session, self._probe_at = session, _later()
+
+    def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+
+def _later() -> float:
+    return time.monotonic() + PROBE_SECONDS * (0.75 + random.random() / 2)
+
+
+class SqliteEar:
+    """Watches for commits of other connections. The longer nothing happens, the more rarely it looks."""
+
+    QUICK, SLOW = 0.004, 0.02
+    SLOW_AFTER = 10.0
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._session: Any = None
+        self._seen: int | None = None
+        self._changed_at = time.monotonic()
+
+    def wait(self, timeout: float) -> bool:
+        if self._session is None:
+            self._session = _own_session(self._db)
+        until = time.monotonic() + timeout
+        while True:
+            if self._changed() and self._anything():
+                return True
+            now = time.monotonic()
+            if now >= until:
+                return False
+            idle = now - self._changed_at
+            time.sleep(min(until - now, self.QUICK if idle < self.SLOW_AFTER else self.SLOW))
+
+    def _changed(self) -> bool:
+        version = self._session.execute("PRAGMA data_version").fetchone()[0]
+        if version == self._seen:
+            return False
+        self._seen, self._changed_at = version, time.monotonic()
+        return True
+
+    def _anything(self) -> bool:
+        """Most commits are not about new work; those that are not must not make every worker ask for the write lock."""
+        return self._session.execute(_ANYTHING).fetchone() is not None
+
+    def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+
+_ANYTHING = (
+    "SELECT 1 WHERE EXISTS (SELECT 1 FROM penstock_jobs WHERE claimable)"
+    " OR EXISTS (SELECT 1 FROM penstock_jobs WHERE waits_for = 'limit')"
+    " OR EXISTS (SELECT 1 FROM penstock_jobs WHERE waits_for = 'time')"
+)
+
+
+def seconds_to_next_due(tx: Tx) -> float | None:
+    """How long until the first job that waits for its time; None if none does."""
+    query = text("SELECT scheduled_for FROM penstock_jobs WHERE waits_for = 'time' ORDER BY scheduled_for LIMIT 1")
+    due = tx.scalar(query.columns(scheduled_for=UtcTime()))
+    return None if due is None else float((due - tx.time()).total_seconds())
+
+
+def asked_to_stop(tx: Tx, worker_id: str) -> list[UUID]:
+    """The runs of this worker whose jobs were canceled while they run. Reads only what is running."""
+    query = select(jobs.c.run_id).where(
+        in_status(JobStatus.RUNNING), jobs.c.claimed_by == worker_id, jobs.c.cancel_requested_at.is_not(None)
+    )
+    return [row.run_id for row in tx.rows(query)]

@@ -1,0 +1,180 @@
+"""The worker's side of one run: what the run is told, and what it says while it runs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from penstock.core.nouns import Claim
+from penstock.core.outcomes import Failed, Outcome, Skipped, Succeeded
+from penstock.queue.ground import Ground
+from penstock.queue.record import close_in
+from penstock.store.database import Tx
+
+LEASE_LOST = "its lease was lost: another worker may have taken the job up"
+
+
+_ending = threading.Lock()
+
+
+class RunControl:
+    """One run in this worker's hands; the `Control` that its runner is given."""
+
+    __slots__ = (
+        "_beat", "_new_artifacts", "_transaction", "by_shutdown", "canceled", "claim", "claimed_at", "ended", "ground",
+        "lost", "outcome", "progress", "reason", "renewed_at", "seconds", "started_at", "tails", "timeout", "touched",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        claim: Claim,
+        timeout: float | None,
+        ground: Ground,
+        claimed_at: float,
+        touched: Callable[[RunControl], None],
+        beat: Callable[[RunControl], None],
+    ) -> None:
+        self.claim = claim
+        self.timeout = timeout
+        self.ground = ground
+        self.canceled = threading.Event()
+        self.reason = ""
+        self.by_shutdown = False
+        self.lost = False
+        """Whether the database said that the run is no longer ours: its outcome counts for nothing."""
+        self.claimed_at = self.renewed_at = claimed_at
+        """By the monotonic clock, and taken before the statement that set the lease, so that we never think it longer."""
+        self.started_at: float | None = None
+        self.seconds = 0.0
+        self.ended = False
+        self.outcome: Outcome | None = None
+        """What is to be reported once the run has ended; None if the run's own transaction recorded it."""
+        self.progress: dict[str, Any] | None = None
+        self.tails: tuple[str, str] | None = None
+        self.touched = touched
+        self._beat = beat
+        self._new_artifacts: list[Mapping[str, Any]] = []
+        self._transaction: _Transaction | None = None
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        """What every log line about this run carries."""
+        claim = self.claim
+        return {
+            "job_id": str(claim.job_id),
+            "run_id": str(claim.run_id),
+            "tenant_id": str(claim.tenant_id),
+            "definition_key": claim.key,
+            "attempt_no": claim.attempt_no,
+            "worker_id": claim.worker_id,
+        }
+
+    def cancel(self, reason: str, *, by_shutdown: bool = False) -> None:
+        """Tell the run to stop. The first reason stays."""
+        if not self.canceled.is_set():
+            self.reason, self.by_shutdown = reason, by_shutdown
+            self.canceled.set()
+
+    def lose(self) -> None:
+        """The run was closed or passed on: stop it, and drop its outcome."""
+        self.lost = True
+        self.cancel(LEASE_LOST)
+
+    def end(self, outcome: Outcome | None) -> bool:
+        """The run has ended, with this left to report. False if its end was told before."""
+        with _ending:
+            if self.ended:
+                return False
+            self.ended, self.outcome = True, outcome
+            return True
+
+    def report_progress(self, done: float, total: float | None, message: str) -> None:
+        self.progress = {"done": done, "total": total, "message": message}
+        self.touched(self)
+
+    def report_tails(self, stdout: str, stderr: str) -> None:
+        self.tails = (stdout, stderr)
+        self.touched(self)
+
+    def add_artifact(self, artifact: Mapping[str, Any]) -> None:
+        self._new_artifacts.append(artifact)
+        self.touched(self)
+
+    def take_artifacts(self) -> list[dict[str, Any]]:
+        """Artifacts not yet written."""
+        taken, self._new_artifacts = self._new_artifacts, []
+        return [dict(artifact) for artifact in taken]
+
+    def heartbeat(self) -> None:
+        self._beat(self)
+
+    @property
+    def holds_transaction(self) -> bool:
+        return self._transaction is not None
+
+    def open_transaction(self) -> AbstractContextManager[Any]:
+        return self._open()
+
+    @contextmanager
+    def _open(self) -> Iterator[Any]:
+        """The transaction stays open when the block ends, until the run's outcome is known: both are written or
+        neither. A second block of the same run joins the first."""
+        if self._transaction is None:
+            self._transaction = _Transaction(self.ground)
+        held = self._transaction
+        try:
+            yield held.tx.conn
+        except BaseException:
+            self._transaction = None
+            held.rollback()
+            raise
+
+    def settle(self, outcome: Outcome) -> Outcome | None:
+        """End the run's own transaction with it. None when the run was recorded in that transaction; else what is
+        left to report."""
+        held, self._transaction = self._transaction, None
+        if held is None:
+            return outcome
+        if not isinstance(outcome, Succeeded | Skipped):
+            held.rollback()
+            return outcome
+        claim = self.claim
+        try:
+            lost = close_in(self.ground, held.tx, [(claim.job_id, claim.run_id, outcome)], claim.worker_id)
+        except Exception as error:
+            held.rollback()
+            return Failed(f"its transaction could not be finished: {error}")
+        if lost:
+            held.rollback()
+            self.lose()
+            return None
+        try:
+            held.commit()
+        except Exception as error:
+            # If it was committed after all, the run is closed, and this report of it is refused.
+            return Failed(f"its transaction could not be committed: {error}")
+        return None
+
+
+class _Transaction:
+    """`db.write()` that is ended by hand."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._manager = ground.db.write()
+        self.tx: Tx = self._manager.__enter__()
+
+    def commit(self) -> None:
+        self._manager.__exit__(None, None, None)
+
+    def rollback(self) -> None:
+        stop = _RolledBack()
+        try:
+            self._manager.__exit__(_RolledBack, stop, None)
+        except _RolledBack:
+            pass
+
+
+class _RolledBack(Exception):
+    pass

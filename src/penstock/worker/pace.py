@@ -1,0 +1,49 @@
+"""How much a worker takes at a time. Short jobs are claimed ahead, so that executors never wait for the database;
+long ones are not, so that no job waits here while another worker is free."""
+
+from __future__ import annotations
+
+AHEAD_SECONDS = 0.05
+"""A buffer holds what this worker gets done in about this time."""
+
+MOST_AHEAD = 400
+WEIGHT = 0.2
+"""How much the newest batch counts in the average."""
+
+
+class Pace:
+    """The average duration of a run, and the room that follows from it.
+
+    >>> pace = Pace(concurrency=8)
+    >>> pace.capacity
+    8
+    >>> for _ in range(10):
+    ...     pace.ran([0.0001] * 8)
+    >>> pace.capacity
+    408
+    """
+
+    def __init__(self, concurrency: int) -> None:
+        self._concurrency = concurrency
+        self._average: float | None = None
+        self._ahead = 0
+
+    @property
+    def capacity(self) -> int:
+        """How many runs this worker wants to hold, running and buffered together."""
+        return self._concurrency + self._ahead
+
+    def ran(self, durations: list[float]) -> None:
+        """Learn from a batch of runs that ended."""
+        if not durations:
+            return
+        newest = sum(durations) / len(durations)
+        weight = WEIGHT if self._average is not None else 1.0
+        self._average = newest * weight + (self._average or 0.0) * (1 - weight)
+        goal = int(self._concurrency * AHEAD_SECONDS / max(self._average, 1e-6))
+        # Growing by steps: one quick job among slow ones does not fill the buffer.
+        self._ahead = min(goal if goal >= self._concurrency else 0, MOST_AHEAD, 2 * self._ahead + self._concurrency)
+
+    def stalled(self) -> None:
+        """The buffer was not worked off in time: start again without one."""
+        self._average, self._ahead = AHEAD_SECONDS * 2, 0

@@ -1,0 +1,302 @@
+"""The pump moves work: finished runs out, the next batch in, both in one commit. One thread, one transaction at a time."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from queue import Empty
+from typing import Any
+from uuid import UUID
+
+from penstock.core.errors import DatabaseError, PenstockError
+from penstock.core.nouns import Claim
+from penstock.core.outcomes import NOTHING, Failed, Outcome, Succeeded
+from penstock.queue.claim import claim, release
+from penstock.queue.ground import Ground
+from penstock.queue.record import finish_many
+from penstock.store import definitions, failpoints
+from penstock.store.wake import seconds_to_next_due
+from penstock.worker.control import RunControl
+from penstock.worker.flight import Flight
+from penstock.worker.heartbeat import Heartbeater
+from penstock.worker.pace import Pace
+from penstock.worker.reporter import Reporter
+from penstock.worker.service import Service, full_jitter
+
+LINGER_SECONDS = 0.002
+"""How long a finished run waits for company before it is reported."""
+
+STALE_BUFFER_SECONDS = 0.5
+"""A claim that has waited here this long is given back: another worker may be free."""
+
+LOOK_AHEAD_SECONDS = 0.2
+"""How often at most we ask when the next job is due."""
+
+MAX_CLAIM = 500
+REMEMBER_DEFINITIONS_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Who claims, and what it takes."""
+
+    worker_id: str
+    concurrency: int
+    lease_seconds: float
+    keys: tuple[str, ...]
+    queues: tuple[str, ...] | None = None
+
+
+class Pump(Service):
+    """Claims batches for the executors and reports what they finished."""
+
+    name = "pump"
+
+    def __init__(
+        self, ground: Ground, job_ground: Ground, offer: Offer, flight: Flight, reporter: Reporter, beats: Heartbeater
+    ) -> None:
+        super().__init__()
+        self.pace = Pace(offer.concurrency)
+        self.idle = False
+        """Nothing was left to claim the last time we looked."""
+        self._ground = ground
+        self._job_ground = job_ground
+        self._offer = offer
+        self._flight = flight
+        self._reporter = reporter
+        self._beats = beats
+        self._finished: list[RunControl] = []
+        self._hungry = True
+        self._look_at = 0.0
+        self._looked_ahead_at = 0.0
+        self._pid = os.getpid()
+        self._timeouts: dict[UUID, float] = {}
+        self._timeouts_until = 0.0
+
+    def stop(self) -> None:
+        super().stop()
+        self._flight.wake()
+
+    def pause(self) -> float:
+        return 0.0  # the step itself waits, in the inbox
+
+    def step(self) -> None:
+        self._gather()
+        if self.stopping.is_set():
+            self.give_back()
+        self._release_stale()
+        room = self._room()
+        if self._finished or (room and self._hungry):
+            self._exchange(room)
+
+    def _gather(self) -> None:
+        """Wait for something to happen, then take everything that has."""
+        inbox = self._flight.inbox
+        wait = 0.0 if self._hungry and self._room() else max(0.0, self._look_at - time.monotonic())
+        try:
+            self._take(inbox.get(timeout=wait) if wait else inbox.get_nowait())
+        except Empty:
+            if time.monotonic() >= self._look_at:
+                self._hungry = True
+            return
+        until = time.monotonic() + LINGER_SECONDS
+        enough = max(1, self.pace.capacity // 2)
+        while True:
+            waiting = len(self._flight.runs) - len(self._finished)
+            left = until - time.monotonic()
+            linger = 0 < len(self._finished) < min(enough, len(self._finished) + waiting) and left > 0
+            try:
+                self._take(inbox.get(timeout=left) if linger else inbox.get_nowait())
+            except Empty:
+                return
+
+    def _take(self, message: RunControl | None) -> None:
+        if message is None:
+            self._hungry = True
+        else:
+            self._finished.append(message)
+
+    def _room(self) -> int:
+        if self.stopping.is_set():
+            return 0
+        held = len(self._flight.runs) - len(self._finished)
+        return max(0, min(self.pace.capacity - held, MAX_CLAIM))
+
+    def _exchange(self, room: int) -> None:
+        finished, self._finished = self._finished, []
+        failpoints.reach("worker.before_report")
+        self._reporter.write([control for control in finished if control.progress is not None])
+        reports = [
+            (control.claim.job_id, control.claim.run_id, control.outcome)
+            for control in finished
+            if control.outcome is not None and not control.lost
+        ]
+        lost: set[UUID] = set()
+        asked_at = time.monotonic()
+        try:
+            if room:
+                taken = self._claim(room, reports, lost)
+            else:
+                taken = []
+                lost = finish_many(self._ground, reports, self._offer.worker_id)
+        except DatabaseError:
+            self._finished = finished + self._finished
+            raise
+        except Exception as error:
+            taken = []
+            lost = self._report_one_by_one(finished, error)
+        self._landed(finished, lost)
+        self._board(taken, asked_at)
+        self.pace.ran([control.seconds for control in finished])
+        self._rest(room, len(taken))
+
+    def _claim(self, room: int, reports: Sequence[tuple[UUID, UUID, Outcome]], lost: set[UUID]) -> list[Claim]:
+        offer = self._offer
+        return claim(
+            self._ground,
+            offer.worker_id,
+            room,
+            queues=offer.queues,
+            keys=offer.keys,
+            lease_seconds=offer.lease_seconds,
+            pid=self._pid,
+            reports=reports,
+            lost=lost,
+        )
+
+    def _landed(self, finished: list[RunControl], lost: set[UUID]) -> None:
+        for control in finished:
+            self._flight.land(control)
+            if control.lost or control.claim.run_id in lost:
+                control.lost = True
+                self.log.warning("lease_lost", outcome=type(control.outcome).__name__, **control.labels)
+
+    def _board(self, taken: list[Claim], asked_at: float) -> None:
+        if not taken:
+            return
+        timeouts = self._timeouts_of(taken)
+        default = float(self._ground.config.default_timeout_seconds)
+        self._flight.board(
+            [
+                RunControl(
+                    each,
+                    timeouts.get(each.definition_id, default) if each.definition_id else default,
+                    self._job_ground,
+                    asked_at,
+                    self._reporter.touched,
+                    self._beats.beat,
+                )
+                for each in taken
+            ]
+        )
+
+    def _timeouts_of(self, taken: list[Claim]) -> dict[UUID, float]:
+        if time.monotonic() >= self._timeouts_until:
+            self._timeouts.clear()
+            self._timeouts_until = time.monotonic() + REMEMBER_DEFINITIONS_SECONDS
+        unknown = {each.definition_id for each in taken if each.definition_id} - self._timeouts.keys()
+        if unknown:
+            try:
+                with self._ground.db.read() as tx:
+                    found = definitions.by_ids(tx, {each for each in unknown if each})
+                self._timeouts.update({id: float(each.timeout_seconds) for id, each in found.items()})
+            except DatabaseError:
+                pass  # they were claimed, so they run; the default bounds them
+        return self._timeouts
+
+    def _rest(self, room: int, taken: int) -> None:
+        """After a claim: is there more at once, or when is it worth looking again?"""
+        self._hungry = room == 0 or taken >= room
+        self.idle = not self._hungry
+        if not self.idle:
+            return
+        now = time.monotonic()
+        wait = self._ground.config.poll_seconds * (0.75 + random.random() / 2)
+        if now - self._looked_ahead_at < LOOK_AHEAD_SECONDS:
+            wait = min(wait, LOOK_AHEAD_SECONDS)
+        else:
+            self._looked_ahead_at = now
+            with self._ground.db.read() as tx:
+                due = seconds_to_next_due(tx)
+            wait = wait if due is None else min(wait, max(0.001, due))
+        self._look_at = now + wait
+
+    def _release_stale(self) -> None:
+        oldest = next((c for c in self._flight.every() if c.started_at is None), None)
+        if oldest is None or time.monotonic() - oldest.claimed_at < STALE_BUFFER_SECONDS:
+            return
+        if len(self._flight.under_way()) >= self._offer.concurrency:
+            self.pace.stalled()
+            self.give_back()
+
+    def give_back(self) -> None:
+        """Return what no executor has taken yet, untouched and in its place."""
+        returned = self._flight.unstarted()
+        if not returned:
+            return
+        try:
+            release(self._ground, [control.claim for control in returned])
+        except DatabaseError as error:
+            # They stay claimed until their lease is over, and are then taken up again.
+            self.log.warning("release_failed", claims=len(returned), error=str(error))
+        for control in returned:
+            self._flight.land(control)
+
+    def drain(self, until: float) -> None:
+        """Report everything that is left, as long as there is time. For the end of the worker's life."""
+        while True:
+            while True:
+                try:
+                    self._take(self._flight.inbox.get_nowait())
+                except Empty:
+                    break
+            if not self._finished:
+                return
+            if self.attempt_exchange() or time.monotonic() >= until:
+                return
+            time.sleep(min(full_jitter(self.failures), max(0.0, until - time.monotonic())))
+
+    def attempt_exchange(self) -> bool:
+        try:
+            self._exchange(0)
+            return True
+        except DatabaseError as error:
+            self._failed(error)
+            return False
+
+    def _report_one_by_one(self, finished: list[RunControl], cause: Exception) -> set[UUID]:
+        """A batch that cannot be written must not take the others down with it, nor be tried for ever."""
+        lost: set[UUID] = set()
+        for control in finished:
+            if control.outcome is None or control.lost:
+                continue
+            key = (control.claim.job_id, control.claim.run_id)
+            try:
+                lost |= finish_many(self._ground, [(*key, control.outcome)], self._offer.worker_id)
+            except DatabaseError:
+                raise
+            except Exception as error:
+                self.log.error("unreportable", error=str(error), **control.labels)
+                instead = _without_the_unwritable(control.outcome, error)
+                lost |= finish_many(self._ground, [(*key, instead)], self._offer.worker_id)
+        if not any(control.outcome for control in finished):
+            raise cause
+        return lost
+
+
+def _without_the_unwritable(outcome: Outcome, error: Exception) -> Outcome:
+    why = str(error) if isinstance(error, PenstockError) else type(error).__name__
+    if isinstance(outcome, Succeeded):
+        return Failed(f"Its outcome could not be written: {clean(why)}", fatal=True)
+    fields: dict[str, Any] = {
+        name: clean(text) for name in ("error", "reason") if isinstance(text := getattr(outcome, name, None), str)
+    }
+    return replace(outcome, evidence=NOTHING, **fields)
+
+
+def clean(text: str) -> str:
+    """Text that both databases can hold."""
+    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()

@@ -1,0 +1,88 @@
+"""A background loop is a small service: `start`, `stop`, and one `step()` that tests can call by hand."""
+
+from __future__ import annotations
+
+import random
+import threading
+from typing import Any
+
+import structlog
+
+from penstock.core.errors import DatabaseError
+
+MAX_BACKOFF = 5.0
+
+
+def full_jitter(failures: int, base: float = 0.1, most: float = MAX_BACKOFF) -> float:
+    """How long to wait after so many failures in a row: anything up to a limit that doubles, so that a hundred
+    workers do not come back together."""
+    return random.random() * min(most, base * float(2 ** min(failures, 16)))
+
+
+class Service:
+    """Runs `step()` on a thread of its own, `pause()` seconds apart, and outlives whatever a step raises."""
+
+    name = "service"
+
+    def __init__(self) -> None:
+        self.stopping = threading.Event()
+        self.failures = 0
+        self._thread: threading.Thread | None = None
+
+    @property
+    def log(self) -> Any:
+        return structlog.get_logger("penstock.worker")
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._loop, name=f"penstock-{self.name}", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask it to end after the step under way."""
+        self.stopping.set()
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait for its end; whether it came in time."""
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout)
+            return not self._thread.is_alive()
+        return True
+
+    def pause(self) -> float:
+        """Seconds until the next step."""
+        return 1.0
+
+    def step(self) -> None:
+        """One round of work."""
+        raise NotImplementedError
+
+    def ended(self) -> None:
+        """Called on the service's own thread when the loop is over."""
+
+    def _loop(self) -> None:
+        try:
+            while not self.stopping.wait(full_jitter(self.failures) if self.failures else self.pause()):
+                self.attempt()
+        finally:
+            self.ended()
+
+    def attempt(self) -> bool:
+        """One step that does not raise; whether it went well."""
+        try:
+            self.step()
+        except DatabaseError as error:
+            self._failed(error)
+            return False
+        except Exception as error:
+            self.failures += 1
+            self.log.exception("service_failed", service=self.name, error=str(error))
+            return False
+        if self.failures:
+            self.log.info("service_recovered", service=self.name, after_failures=self.failures)
+            self.failures = 0
+        return True
+
+    def _failed(self, error: DatabaseError) -> None:
+        if self.failures == 0:
+            self.log.warning("database_trouble", service=self.name, error=str(error))
+        self.failures += 1

@@ -1,0 +1,231 @@
+"""The worker: wires claim → run → record, and knows how to start and how to end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import FrameType
+from typing import Any
+
+import structlog
+
+from penstock.core import check
+from penstock.core.errors import InvalidInput, PenstockError
+from penstock.core.outcomes import Canceled
+from penstock.queue.ground import Ground
+from penstock.queue.identity import process_identity
+from penstock.queue.recover import recover
+from penstock.run.context import Runner
+from penstock.store.database import Database
+from penstock.worker.executors import Executors
+from penstock.worker.flight import Flight
+from penstock.worker.heartbeat import Guard, Heartbeater
+from penstock.worker.house import Presence, Watchdog
+from penstock.worker.pump import Offer, Pump
+from penstock.worker.reporter import Reporter
+from penstock.worker.service import Service
+from penstock.worker.waker import Waker
+
+STOP_SECONDS = 5.0
+"""How long a run that was told to stop may take to do so before the worker goes without it."""
+
+SHUTDOWN = "the worker was shut down"
+OWN_CONNECTIONS = 4
+
+
+class Worker:
+    """Claims jobs of the keys that its runners offer, runs them and reports.
+
+    ```python
+    app.worker(concurrency=8).run()          # until SIGTERM or SIGINT
+
+    worker = app.worker().start()            # or beside other things
+    ...
+    worker.stop()
+    ```
+    """
+
+    def __init__(
+        self,
+        ground: Ground,
+        runners: Iterable[Runner],
+        *,
+        concurrency: int = 8,
+        queues: Sequence[str] | None = None,
+        keys: Sequence[str] | None = None,
+        grace: float = 30.0,
+        lease: float | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        check.integer("concurrency", concurrency, 1, 1000)
+        if grace < 0:
+            raise InvalidInput(f"grace is {grace:g}; expected no less than 0 seconds.")
+        if lease is not None and lease <= 0:
+            raise InvalidInput(f"lease is {lease:g}; expected more than 0 seconds.")
+        self._runners = list(runners)
+        self._by_key = by_key(self._runners, keys)
+        self.grace = grace
+        self.offer = Offer(
+            worker_id=process_identity(),
+            concurrency=concurrency,
+            lease_seconds=lease or ground.config.lease_seconds,
+            keys=tuple(sorted(self._by_key)),
+            queues=None if queues is None else tuple(dict.fromkeys(queues)),
+        )
+        self._ground = ground
+        self._metadata = dict(metadata or {})
+        self._stop_asked = threading.Event()
+        self._hurry = threading.Event()
+        self._over = threading.Event()
+        self._started = False
+        self.flight = Flight()
+
+    @property
+    def id(self) -> str:
+        """`host:pid:boot-uuid`."""
+        return self.offer.worker_id
+
+    def start(self) -> Worker:
+        """Begin to work, on threads of our own; returns at once."""
+        if self._started:
+            raise InvalidInput("This worker was started before. Make a new one with app.worker().")
+        self._started = True
+        # Connections of our own: jobs that hold all of the application's must not keep us from extending leases.
+        self._db = Database(self._ground.db.engine.url, self._ground.db.clock, pool_size=OWN_CONNECTIONS)
+        ground = replace(self._ground, db=self._db)
+        recover(ground)
+        self._wire(ground)
+        self.presence.step()
+        self._executors.start()
+        for service in self._services:
+            service.start()
+        self._log("worker_started", keys=len(self.offer.keys), concurrency=self.offer.concurrency, pid=os.getpid())
+        return self
+
+    def _wire(self, ground: Ground) -> None:
+        offer, flight = self.offer, self.flight
+        self._heartbeater = Heartbeater(ground, offer.worker_id, flight, offer.lease_seconds)
+        self._reporter = Reporter(ground)
+        self.pump = Pump(ground, self._ground, offer, flight, self._reporter, self._heartbeater)
+        self.presence = Presence(ground, offer, flight, os.getpid(), self._metadata)
+        self._executors = Executors(flight, self._by_key, offer.concurrency)
+        self._services: list[Service] = [
+            self._heartbeater,
+            Guard(flight, offer.lease_seconds, one_writer=ground.db.name == "sqlite"),
+            self._reporter,
+            self.presence,
+            Watchdog(ground, flight, offer.lease_seconds),
+            self.pump,
+            Waker(ground, flight, self.pump, offer.queues),
+        ]
+
+    def run(self) -> None:
+        """Work until asked to stop: by SIGTERM or SIGINT when called on the main thread, or by `stop()`. A second
+        signal does not wait for what is running."""
+        restore = self._handle_signals()
+        try:
+            self.start()
+            while not self._stop_asked.wait(0.5):
+                pass
+            self._finish()
+        finally:
+            restore()
+
+    def stop(self, grace: float | None = None) -> None:
+        """Stop claiming, give back what was not started, let running work end within `grace` seconds, stop the rest.
+        Returns when it is done."""
+        if grace is not None:
+            self.grace = grace
+        self.ask_to_stop()
+        self._finish()
+
+    def ask_to_stop(self) -> None:
+        """As a signal does: the first asks to stop, the second not to wait."""
+        if self._stop_asked.is_set():
+            self._hurry.set()
+        self._stop_asked.set()
+
+    def _finish(self) -> None:
+        if not self._started or self._over.is_set():
+            return
+        self._log("worker_stopping", running=len(self.flight.under_way()), grace=self.grace)
+        self.pump.stop()
+        self._executors.stop()
+        self._wait_for_runs(self.grace)
+        for control in self.flight.under_way():
+            control.cancel(SHUTDOWN, by_shutdown=True)
+        self._wait_for_runs(STOP_SECONDS, hurry=False)
+        self._abandon()
+        self._end_services()
+        self._over.set()
+        self._log("worker_stopped")
+
+    def _wait_for_runs(self, seconds: float, hurry: bool = True) -> None:
+        until = time.monotonic() + seconds
+        while self.flight.runs and time.monotonic() < until:
+            if hurry and self._hurry.wait(0.02):
+                return
+            if not hurry:
+                time.sleep(0.02)
+
+    def _abandon(self) -> None:
+        """A thread that does not stop when told is left behind: the process ends soon, and its run ends now."""
+        for control in self.flight.under_way():
+            if control.end(Canceled(SHUTDOWN, by_shutdown=True)):
+                self._log("run_abandoned", **control.labels)
+                self.flight.inbox.put(control)
+
+    def _end_services(self) -> None:
+        self.pump.join(STOP_SECONDS)
+        self.pump.give_back()
+        self.pump.drain(time.monotonic() + STOP_SECONDS)
+        for service in self._services:
+            service.stop()
+        for service in self._services:
+            service.join(STOP_SECONDS)
+        for runner in self._runners:
+            runner.close()
+        try:
+            self.presence.leave()
+        except PenstockError:
+            pass  # the others will see that we are gone
+        self._db.close()
+
+    def _handle_signals(self) -> Any:
+        if threading.current_thread() is not threading.main_thread():
+            return lambda: None
+
+        def heard(number: int, _frame: FrameType | None) -> None:
+            self.ask_to_stop()
+
+        before = {number: signal.signal(number, heard) for number in (signal.SIGTERM, signal.SIGINT)}
+
+        def restore() -> None:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+        return restore
+
+    def _log(self, event: str, **facts: Any) -> None:
+        structlog.get_logger("penstock.worker").info(event, **{"worker_id": self.id, **facts})
+
+
+def by_key(runners: Sequence[Runner], keys: Sequence[str] | None) -> dict[str, Runner]:
+    """Which runner runs which key, narrowed to `keys`; no key may be offered twice."""
+    offered: dict[str, Runner] = {}
+    for runner in runners:
+        for key in runner.keys:
+            if key in offered:
+                raise InvalidInput(f"Both a function and a command are registered as {key!r}; rename one of them.")
+            offered[key] = runner
+    if keys is None:
+        return offered
+    unknown = sorted(set(keys) - set(offered))
+    if unknown:
+        known = ", ".join(sorted(offered)) or "none"
+        raise InvalidInput(f"This worker cannot run {', '.join(unknown)}. It has: {known}.")
+    return {key: offered[key] for key in keys}
