@@ -11,7 +11,7 @@ from penstock.core.outcomes import Canceled, Failed, Outcome, Skipped, Succeeded
 from penstock.queue.ground import Ground
 from penstock.queue.identity import is_dead
 from penstock.queue.record import close_in
-from penstock.store import claims, failpoints, groups, recovery, reservations, workers
+from penstock.store import claims, failpoints, groups, jobs, recovery, reservations, workers
 from penstock.store.database import Tx
 
 MAX_JITTER = 1.0
@@ -120,18 +120,15 @@ def _outcome_of(status: str, error: str | None) -> Outcome:
 
 
 def _missing_retries(tx: Tx) -> int:
-    found = recovery.failed_without_retry(tx)
-    for job_id in found:
+    # Looked for again under the lock: another recovery may have written it since ours began to look.
+    missing = [job_id for job_id in recovery.failed_without_retry(tx) if jobs.retry_of(tx, job_id) is None]
+    for job_id in missing:
         claims.chain(tx, job_id, 0.0)
-    return len(found)
+    return len(missing)
 
 
 def _stalled_groups(tx: Tx) -> int:
-    stalled = groups.stalled(tx)
-    before = set(stalled)
-    for group_id in stalled:
-        groups.advance(tx, group_id)
-    return len(before - set(groups.stalled(tx)))
+    return sum(groups.mend(tx, group_id) for group_id in groups.stalled(tx))
 
 
 def keep_house(ground: Ground) -> int:

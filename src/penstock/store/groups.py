@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import func, insert, select, update
 from sqlalchemy.orm import aliased
 
 from penstock.core.groups import next_step
@@ -93,6 +93,15 @@ def rearm(tx: Tx, group_id: UUID, after: int) -> None:
         )
         .values(status=JobStatus.QUEUED, waits_for=WaitsFor.GROUP, finished_at=None, last_error=None)
     )
+
+
+def mend(tx: Tx, group_id: UUID) -> bool:
+    """`advance` for a group that may have stalled; whether that moved anything. Of many at once only one says so."""
+    tx.first(select(groups.c.id).where(groups.c.id == group_id).with_for_update())
+    waiting = select(func.count()).where(jobs.c.group_id == group_id, waiting_for(WaitsFor.GROUP))
+    before = tx.scalar(waiting)
+    advance(tx, group_id)
+    return bool(tx.scalar(waiting) != before)
 
 
 def stalled(tx: Tx) -> list[UUID]:

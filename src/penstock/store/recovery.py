@@ -19,15 +19,19 @@ BATCH = 500
 
 def abandoned(tx: Tx, is_dead: Callable[[str], bool] | None = None) -> list[Any]:
     """Running jobs whose lease is over, or whose worker is known to be dead: (id, run_id, claimed_by, over)."""
+    over = jobs.c.lease_expires_at <= tx.now
+    lost = over
+    if is_dead is not None:
+        # Told by their holders first, so that a batch is filled with what is lost however much else is running.
+        holders = tx.rows(select(jobs.c.claimed_by).where(in_status(JobStatus.RUNNING)).distinct())
+        lost = or_(over, jobs.c.claimed_by.in_([row.claimed_by for row in holders if is_dead(row.claimed_by)]))
     query = (
-        select(jobs.c.id, jobs.c.run_id, jobs.c.claimed_by, (jobs.c.lease_expires_at <= tx.now).label("over"))
-        .where(in_status(JobStatus.RUNNING))
+        select(jobs.c.id, jobs.c.run_id, jobs.c.claimed_by, over.label("over"))
+        .where(in_status(JobStatus.RUNNING), lost)
         .order_by(jobs.c.id)
+        .limit(BATCH)
     )
-    if is_dead is None:
-        query = query.where(jobs.c.lease_expires_at <= tx.now)
-    found = tx.rows(query.limit(BATCH).with_for_update(**tx.dialect.skip_locked))
-    return [row for row in found if row.over or (is_dead is not None and is_dead(row.claimed_by))]
+    return list(tx.rows(query.with_for_update(**tx.dialect.skip_locked)))
 
 
 def without_run(tx: Tx) -> list[Any]:
@@ -37,6 +41,7 @@ def without_run(tx: Tx) -> list[Any]:
         .outerjoin(runs, and_(runs.c.job_id == jobs.c.id, runs.c.id == jobs.c.run_id))
         .where(in_status(JobStatus.RUNNING), runs.c.id.is_(None))
         .limit(BATCH)
+        .with_for_update(of=jobs, **tx.dialect.skip_locked)
     )
     return list(tx.run(query).mappings())
 
@@ -62,6 +67,7 @@ def with_ended_run(tx: Tx) -> list[Any]:
         .join(runs, and_(runs.c.job_id == jobs.c.id, runs.c.id == jobs.c.run_id))
         .where(in_status(JobStatus.RUNNING), runs.c.status != RunStatus.RUNNING)
         .limit(BATCH)
+        .with_for_update(of=jobs, **tx.dialect.skip_locked)
     )
     return list(tx.rows(query))
 
