@@ -4,7 +4,22 @@ from __future__ import annotations
 
 import typer
 
-from penstock.cli import db, definitions, doctor, enqueue, jobs, prune, queues, recover, tenants, top, worker, workers
+from penstock.cli import (
+    db,
+    definitions,
+    doctor,
+    enqueue,
+    jobs,
+    prune,
+    queues,
+    recover,
+    serve,
+    tenants,
+    tokens,
+    top,
+    worker,
+    workers,
+)
 from penstock.cli._common import EXIT_CODES, out
 from penstock.core.version import VERSION
 
@@ -31,6 +46,8 @@ def root(
     """A durable job engine that lives in your own database."""
 
 
+app.command("up")(serve.up)
+app.command("api")(serve.api)
 app.command("worker")(worker.worker)
 app.command("enqueue")(enqueue.enqueue)
 app.command("workers")(workers.workers)
@@ -43,3 +60,4 @@ app.add_typer(db.app, name="db")
 app.add_typer(queues.app, name="queues")
 app.add_typer(definitions.app, name="definitions")
 app.add_typer(tenants.app, name="tenants")
+app.add_typer(tokens.app, name="tokens")

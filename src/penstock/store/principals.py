@@ -22,7 +22,7 @@ def _query() -> Select[Any]:
     return select(principals, tenants.c.slug.label("tenant_slug")).select_from(joined)
 
 
-def _noun(row: Mapping[str, Any]) -> Principal:
+def _noun(row: Mapping[Any, Any]) -> Principal:
     values = {name: row[name] for name in Principal.__dataclass_fields__}
     values["role"] = Role(values["role"])
     values["queues"] = None if values["queues"] is None else tuple(values["queues"])

@@ -1,0 +1,152 @@
+"""`penstock api`, `penstock up`: the service, alone or with everything else in one process."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+
+from penstock.app import Penstock
+from penstock.cli._common import AppPath, DatabaseUrl, err, open_app, out
+from penstock.cli._logs import configure_logs
+from penstock.core.errors import InvalidInput
+from penstock.queue.access import BOOTSTRAP, create_token, ensure_bootstrap, list_tokens, sign_in_code
+
+Host = Annotated[str, typer.Option(envvar="PENSTOCK_HOST", help="The address to listen on.")]
+Port = Annotated[int, typer.Option(envvar="PENSTOCK_PORT", min=0, max=65535, help="The port; 0 takes a free one.")]
+Commands = Annotated[Path | None, typer.Option(help="The commands file: what each key runs.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log every request and every run.")]
+JsonLogs = Annotated[bool | None, typer.Option("--json-logs/--human-logs", help="How to log.")]
+Pipelines = Annotated[
+    list[str] | None, typer.Option("--pipeline", help="A module of pipeline tables to show; may be repeated.")
+]
+
+
+def api(
+    host: Host = "127.0.0.1",
+    port: Port = 8080,
+    app: AppPath = None,
+    pipeline: Pipelines = None,
+    verbose: Verbose = False,
+    json_logs: JsonLogs = None,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Serve the API and the page. Workers and schedulers run elsewhere."""
+    configure_logs(verbose, json_logs)
+    with open_app(database_url, app=app) as made:
+        server = Server(made, host, port, verbose, pipeline)
+        out().print(f"Penstock's API is at {server.address}/api/v1", markup=False)
+        server.run()
+
+
+def up(
+    host: Host = "127.0.0.1",
+    port: Port = 8080,
+    app: AppPath = None,
+    commands: Commands = None,
+    concurrency: Annotated[int, typer.Option("--concurrency", "-c", min=1, help="Runs at a time.")] = 8,
+    pipeline: Pipelines = None,
+    verbose: Verbose = False,
+    json_logs: JsonLogs = None,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Everything in one process: API, page, scheduler and worker. Prints the address and a sign-in link."""
+    configure_logs(verbose, json_logs)
+    with open_app(database_url, app=app) as made:
+        server = Server(made, host, port, verbose, pipeline)
+        parts = _parts(made, commands, concurrency)
+        try:
+            out().print(f"Penstock is up at {server.address}", markup=False)
+            out().print(f"Sign in: {server.address}/sign-in#{_code(made)}", markup=False)
+            out().file.flush()
+            server.run()
+        finally:
+            for part in reversed(parts):
+                part.stop()
+
+
+def _parts(app: Penstock, commands: Path | None, concurrency: int) -> list[Any]:
+    """The worker and the scheduler, started."""
+    parts: list[Any] = []
+    scheduler = getattr(app, "scheduler", None)
+    if scheduler is not None:
+        parts.append(scheduler().start())
+    if commands is not None or app.functions:
+        parts.append(app.worker(concurrency, commands=commands).start())
+    else:
+        err().print("No worker: give --commands FILE or --app module:attribute to run jobs here, too.", markup=False)
+    return parts
+
+
+def _code(app: Penstock) -> str:
+    """A one-time code for the super admin: the operator's own, or one made for this machine's console."""
+    known = [each for each in list_tokens(app.ground) if each.role == "super_admin" and each.revoked_at is None]
+    chosen = next((each for each in known if each.label in (BOOTSTRAP, "console")), None)
+    if chosen is None:
+        chosen, _ = create_token(app.ground, "super_admin", "console", created_by="penstock up")
+    return sign_in_code(app.ground, chosen.id)
+
+
+class Server:
+    """uvicorn on a socket that is bound at once, so that the address is known and a taken port is told plainly."""
+
+    def __init__(self, app: Penstock, host: str, port: int, verbose: bool, pipelines: list[str] | None) -> None:
+        try:
+            import uvicorn
+
+            from penstock.server import Settings, create_app
+        except ModuleNotFoundError as error:
+            raise InvalidInput(
+                f"The service needs {error.name}, which is not installed: pip install 'penstock[server]'"
+            ) from error
+        settings = Settings.from_environment()
+        if pipelines:
+            settings = replace(settings, pipelines=tuple(pipelines))
+        if settings.bootstrap_token:
+            ensure_bootstrap(app.ground, settings.bootstrap_token)
+        self._socket = _listen(host, port)
+        bound = self._socket.getsockname()[1]
+        self.address = f"http://{f'[{host}]' if ':' in host else host}:{bound}"
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                create_app(app, settings), log_config=None, access_log=verbose, server_header=False, date_header=True,
+                timeout_keep_alive=15, timeout_graceful_shutdown=5, limit_concurrency=2000, lifespan="on",
+            )
+        )  # fmt: skip
+
+    def run(self) -> None:
+        """Serve until SIGTERM or SIGINT."""
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, self._heard)
+            signal.signal(signal.SIGINT, self._heard)
+        try:
+            self._server.run(sockets=[self._socket])
+        finally:
+            self._socket.close()
+
+    def _heard(self, _number: int, _frame: FrameType | None) -> None:
+        self._server.should_exit = True
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind((host, port))
+    except OSError as error:
+        made.close()
+        raise InvalidInput(
+            f"{host}:{port} cannot be listened on: {error.strerror}. Choose another with --port."
+        ) from error
+    made.listen(512)
+    return made
