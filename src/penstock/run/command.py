@@ -80,6 +80,7 @@ class CommandRunner:
             log_path=log_dir / f"{claim.run_id}.log" if log_dir else None,
             log_limit=settings.log_limit_mb * MB,
             limits=_limits(settings.rlimits),
+            contained=settings.contained,
         )
 
 

@@ -16,6 +16,7 @@ retry_exit_codes = [75]        # not now: again after retry_delay seconds, at no
 retry_delay = 60
 log_limit_mb = 64
 rlimits = { memory_mb = 512, cpu_seconds = 60, file_mb = 100, processes = 64 }
+contained = true               # starts inside its control group, for a program you do not trust; costs 2 ms
 secrets = ["ghp_[A-Za-z0-9]+"] # patterns to mask in output
 ```
 """
@@ -70,6 +71,7 @@ class Settings(BaseModel):
     log_dir: str | None = None
     log_limit_mb: Annotated[int, Field(gt=0)] = 64
     rlimits: Limits = Limits()
+    contained: bool = False
     secrets: list[str] = []
 
 

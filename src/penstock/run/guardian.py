@@ -18,6 +18,7 @@ import threading
 import uuid
 from pathlib import Path
 
+from penstock.run.cgroup import Cells
 from penstock.run.workspace import Workspaces
 
 PIPE_BYTES = 512 * 1024
@@ -34,6 +35,7 @@ class Guardian:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self.workspaces = Workspaces()
+        self.cells = Cells()
 
     @property
     def environment(self) -> dict[str, str]:
@@ -74,7 +76,7 @@ class Guardian:
 
     def _start(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(_PROGRAM), self.mark, str(os.getpid()), self.workspaces.base],
+            [sys.executable, "-I", "-S", str(_PROGRAM), self.mark, *self._facts()],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -90,6 +92,9 @@ class Guardian:
             with contextlib.suppress(OSError):
                 fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)  # type: ignore[attr-defined,unused-ignore]
 
+    def _facts(self) -> list[str]:
+        return [str(os.getpid()), self.workspaces.base, self.cells.base or ""]
+
     def _stop(self) -> None:
         process, self._process = self._process, None
         if process is None:
@@ -104,6 +109,7 @@ class Guardian:
 
     def close(self) -> None:
         """Let the guardian end what is left, and go."""
+        self.cells.close()
         with self._lock:
             self._stop()
 

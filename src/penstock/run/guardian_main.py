@@ -57,12 +57,29 @@ class Watch:
         self._ended_before, self._ended = self._ended, set()
         self._sweep_at = time.monotonic() + SWEEP_SECONDS if self._ended_before else None
 
-    def end_all(self, mark: bytes) -> None:
+    def end_all(self, mark: bytes, cells: str) -> None:
+        if cells:
+            with contextlib.suppress(OSError):
+                Path(cells, "cgroup.kill").write_text("1")
         for group in self._groups:
             with contextlib.suppress(OSError):
                 os.killpg(group, signal.SIGKILL)
         self._tree.kill_marked(frozenset((mark,)))
         rmtree(self._workspaces, ignore_errors=True)
+        if cells:
+            _remove_groups(Path(cells))
+
+
+def _remove_groups(base: Path) -> None:
+    """A group can be removed once its last process has been reaped, which takes a moment."""
+    for _ in range(50):
+        with contextlib.suppress(OSError):
+            for group in base.iterdir():
+                if group.is_dir():
+                    group.rmdir()
+            base.rmdir()
+            return
+        time.sleep(0.02)
 
 
 def _hear_all(watch: Watch, rest: bytes) -> bytes:
@@ -74,7 +91,7 @@ def _hear_all(watch: Watch, rest: bytes) -> bytes:
     return rest
 
 
-def main(mark: str, worker: int, workspaces: str) -> None:
+def main(mark: str, worker: int, workspaces: str, cells: str) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     watch = Watch(_sibling("tree"), Path(workspaces))
@@ -87,8 +104,8 @@ def main(mark: str, worker: int, workspaces: str) -> None:
         rest = _hear_all(watch, rest)
         watch.sweep_when_due()
     _hear_all(watch, rest)
-    watch.end_all(mark.encode())
+    watch.end_all(mark.encode(), cells)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), sys.argv[3])
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import subprocess
 import sys
 import threading
 import time
@@ -16,11 +15,11 @@ from typing import Any
 from penstock.core.nouns import Claim
 from penstock.core.outcomes import Evidence, Failed, Outcome, TimedOut
 from penstock.core.redact import Redactor, secrets_in
-from penstock.run import tree
 from penstock.run.context import Context, Control, stopped
 from penstock.run.guardian import guardian
 from penstock.run.output import LogFile, Stream
 from penstock.run.process import CHUNK, REFRESH_SECONDS, TICK, signal_name
+from penstock.run.spawn import Child
 from penstock.run.target import Target
 from penstock.run.wire import Receiver, Sender, unpack
 
@@ -85,24 +84,18 @@ class _Process:
     """One child process with its pipes."""
 
     def __init__(self) -> None:
-        keeper = guardian()
-        keeper.ready()
+        guardian().ready()
         self.runs = 0
-        self._mark = uuid.uuid4().hex
         requests_out, requests_in = os.pipe()
         messages_out, messages_in = os.pipe()
         path = [entry or os.getcwd() for entry in sys.path]  # noqa: PTH109
         code = _START.format(path=path, requests=requests_out, messages=messages_in)
         try:
-            self.child = subprocess.Popen(
+            self.child = Child(
                 [sys.executable, "-c", code],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env={**os.environ, **keeper.environment, "PENSTOCK_CHILD": self._mark},
+                os.environ,
+                ("PENSTOCK_CHILD", uuid.uuid4().hex),
                 pass_fds=(requests_out, messages_in),
-                start_new_session=True,
-                bufsize=0,
             )
         except OSError:
             os.close(requests_in)
@@ -111,28 +104,20 @@ class _Process:
         finally:
             os.close(requests_out)
             os.close(messages_in)
-        keeper.started(self.child.pid)
         self._requests = requests_in
         self.messages = messages_out
         self.sender = Sender(requests_in)
-        assert self.child.stdout is not None and self.child.stderr is not None
-        self.stdout, self.stderr = self.child.stdout.fileno(), self.child.stderr.fileno()
-        for fd in (self.messages, self.stdout, self.stderr):
-            os.set_blocking(fd, False)
+        os.set_blocking(self.messages, False)
 
     def lives(self) -> bool:
         return self.child.poll() is None
 
     def end(self) -> None:
         """Kill it with everything it started, and wait for it."""
-        tree.kill(self.child.pid, f"PENSTOCK_CHILD={self._mark}".encode())
-        self.child.wait()
+        self.child.kill()
+        self.child.close()
         for fd in (self._requests, self.messages):
             os.close(fd)
-        for pipe in (self.child.stdout, self.child.stderr):
-            assert pipe is not None
-            pipe.close()
-        guardian().ended(self.child.pid, self._mark)
 
 
 class _Watch:
@@ -156,7 +141,7 @@ class _Watch:
         self._receiver = Receiver()
         nowhere = LogFile(None, 0)
         self._out, self._err = Stream(self._redactor, nowhere), Stream(self._redactor, nowhere)
-        self._streams = {process.stdout: self._out, process.stderr: self._err}
+        self._streams = {process.child.stdout: self._out, process.child.stderr: self._err}
         self._artifacts: list[Any] = []
         self._poll = select.poll()
         self._log = Context.of(claim, control).log

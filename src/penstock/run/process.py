@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import select
-import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,10 +13,10 @@ from enum import Enum
 from pathlib import Path
 
 from penstock.core.redact import Redactor
-from penstock.run import tree
 from penstock.run.context import Control
 from penstock.run.guardian import guardian
 from penstock.run.output import LogFile, Stream
+from penstock.run.spawn import Child
 
 CHUNK = 64 * 1024
 TICK = 0.1
@@ -52,6 +49,7 @@ class Order:
     log_path: Path | None = None
     log_limit: int = 64 * 1024 * 1024
     limits: Mapping[int, int] = field(default_factory=dict)
+    contained: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,98 +72,36 @@ def run_process(order: Order, control: Control) -> Ended:
     workspace = None if order.cwd else keeper.workspaces.take()
     log = LogFile(order.log_path, order.log_limit)
     try:
-        child = _spawn(order, workspace or str(order.cwd))
+        child = Child(
+            order.argv,
+            order.env,
+            ("PENSTOCK_RUN_ID", order.run_id),
+            cwd=workspace or str(order.cwd),
+            umask=0o077,
+            limits=order.limits,
+            contained=order.contained,
+        )
         try:
             return _Watch(order, control, child, log).follow()
         finally:
-            _put_away(child, order)
+            child.close()
     finally:
         log.close()
         if workspace is not None:
             keeper.workspaces.give_back(workspace)
 
 
-def _spawn(order: Order, cwd: str) -> subprocess.Popen[bytes]:
-    keeper = guardian()
-    limiter = _limiter(order.limits)
-    child = subprocess.Popen(
-        [*limiter, *order.argv],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**order.env, **keeper.environment, "PENSTOCK_RUN_ID": order.run_id},
-        cwd=cwd,
-        umask=0o077,
-        start_new_session=True,
-        bufsize=0,
-    )
-    keeper.started(child.pid)
-    _settle(child.pid, {} if limiter else order.limits)
-    return child
-
-
-_LIMIT_OPTIONS = {
-    resource.RLIMIT_AS: "as",
-    resource.RLIMIT_CPU: "cpu",
-    resource.RLIMIT_FSIZE: "fsize",
-    resource.RLIMIT_NPROC: "nproc",
-}
-
-
-def _limiter(limits: Mapping[int, int]) -> list[str]:
-    """A prefix that sets the limits before the program starts; without it `_settle` sets them right after."""
-    program = shutil.which("prlimit", path=os.defpath) if limits else None
-    if program is None:
-        return []
-    return [program, *(f"--{_LIMIT_OPTIONS[which]}={soft}:{_hard(which, soft)}" for which, soft in limits.items())]
-
-
-def _settle(pid: int, limits: Mapping[int, int]) -> None:
-    """No core dumps, and first in line when memory runs out: the worker is to survive its jobs."""
-    if hasattr(resource, "prlimit"):
-        for which, soft in {**limits, resource.RLIMIT_CORE: 0}.items():
-            with contextlib.suppress(OSError, ValueError):
-                resource.prlimit(pid, which, (soft, _hard(which, soft)))
-    with contextlib.suppress(OSError):
-        fd = os.open(f"/proc/{pid}/oom_score_adj", os.O_WRONLY)
-        try:
-            os.write(fd, b"500")
-        finally:
-            os.close(fd)
-
-
-def _hard(which: int, soft: int) -> int:
-    """Over its CPU time a program first gets SIGXCPU, which says why, and SIGKILL five seconds later."""
-    return soft + 5 if which == resource.RLIMIT_CPU else soft
-
-
-def _put_away(child: subprocess.Popen[bytes], order: Order) -> None:
-    """Whatever happened, nothing of it goes on and nothing is left open."""
-    if child.returncode is None or tree.group_lives(child.pid):
-        tree.kill(child.pid, _mark(order))
-    child.wait()
-    for pipe in (child.stdout, child.stderr):
-        assert pipe is not None
-        pipe.close()
-    guardian().ended(child.pid, order.run_id)
-
-
-def _mark(order: Order) -> bytes:
-    return f"PENSTOCK_RUN_ID={order.run_id}".encode()
-
-
 class _Watch:
     """Follows one child: reads what it prints, stops it when it must, sees it end."""
 
-    def __init__(self, order: Order, control: Control, child: subprocess.Popen[bytes], log: LogFile) -> None:
-        assert child.stdout is not None and child.stderr is not None
+    def __init__(self, order: Order, control: Control, child: Child, log: LogFile) -> None:
         self._order = order
         self._control = control
         self._child = child
         self._log = log
         self._out = Stream(order.redactor, log)
         self._err = Stream(order.redactor, log)
-        self._streams = {child.stdout.fileno(): self._out, child.stderr.fileno(): self._err}
+        self._streams = {child.stdout: self._out, child.stderr: self._err}
         self._poll = select.poll()
         self._started = time.monotonic()
         self._kill_at: float | None = None
@@ -175,7 +111,6 @@ class _Watch:
 
     def follow(self) -> Ended:
         for fd in self._streams:
-            os.set_blocking(fd, False)
             self._poll.register(fd, select.POLLIN)
         handle = _process_handle(self._child.pid)
         try:
@@ -212,7 +147,7 @@ class _Watch:
         now = time.monotonic()
         if self._kill_at is not None:
             if now >= self._kill_at:
-                tree.kill(self._child.pid, _mark(self._order))
+                self._child.kill()
             return
         timeout = self._order.timeout
         if self._control.canceled.is_set():
@@ -222,7 +157,7 @@ class _Watch:
         else:
             return
         self._kill_at = now + self._order.kill_grace
-        tree.terminate(self._child.pid, _mark(self._order))
+        self._child.terminate()
 
     def _refresh_when_due(self) -> None:
         now = time.monotonic()
@@ -236,12 +171,12 @@ class _Watch:
 
     def _drain(self) -> None:
         if self._ending is not Ending.EXITED:
-            tree.kill(self._child.pid, _mark(self._order))
+            self._child.kill()
         until = time.monotonic() + DRAIN_SECONDS
         while self._streams and (left := until - time.monotonic()) > 0:
             self._read(left)
         if self._streams:
-            tree.kill(self._child.pid, _mark(self._order))
+            self._child.kill()
 
     def _result(self) -> Ended:
         for stream in (self._out, self._err):
@@ -249,7 +184,7 @@ class _Watch:
         self._log.close()
         return Ended(
             self._ending,
-            self._child.returncode,
+            self._child.wait(),
             self._out.tail.text(),
             self._err.tail.text(),
             str(self._log.path) if self._log.path else None,

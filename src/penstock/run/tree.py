@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROC = Path("/proc")
+KILL_ROUNDS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +63,6 @@ def marked(table: Iterable[Process], marks: frozenset[bytes]) -> list[Process]:
     return [p for p in table if p.pid != mine and not p.zombie and not marks.isdisjoint(environment(p.pid))]
 
 
-def members(root: int, mark: bytes) -> list[Process]:
-    """The living processes of a run whose main process is, or was, `root`."""
-    table = snapshot()
-    found = {root} if root in table else set()
-    found |= {p.pid for p in table.values() if p.session == root}
-    found |= {p.pid for p in marked((p for p in table.values() if p.pid not in found), frozenset((mark,)))}
-    grew = True
-    while grew:
-        more = {p.pid for p in table.values() if p.parent in found and p.pid not in found}
-        found |= more
-        grew = bool(more)
-    return [table[pid] for pid in found if not table[pid].zombie and pid != os.getpid()]
-
-
 def send(process: Process, number: int) -> None:
     """Signal this very process, never another that took its number meanwhile."""
     if not hasattr(os, "pidfd_open"):
@@ -95,27 +82,61 @@ def send(process: Process, number: int) -> None:
         os.close(handle)
 
 
-def terminate(root: int, mark: bytes) -> None:
-    """Ask the whole tree to end."""
-    _signal_group(root, signal.SIGTERM)
-    for process in members(root, mark):
-        if process.session != root:
+class Tree:
+    """The processes of a run whose main process is, or was, `root`. What was seen once is remembered."""
+
+    def __init__(self, root: int, mark: bytes) -> None:
+        self._root = root
+        self._marks = frozenset((mark,))
+        self._seen: dict[int, Process] = {}
+
+    def members(self) -> list[Process]:
+        """Those that live now."""
+        table = snapshot()
+        found = {pid for pid, was in self._seen.items() if pid in table and table[pid].started == was.started}
+        found |= {p.pid for p in table.values() if p.session == self._root or p.pid == self._root}
+        found |= {p.pid for p in marked((p for p in table.values() if p.pid not in found), self._marks)}
+        more = found
+        while more:
+            more = {p.pid for p in table.values() if p.parent in found and p.pid not in found}
+            found |= more
+        found.discard(os.getpid())
+        self._seen = {pid: table[pid] for pid in found}
+        return [process for process in self._seen.values() if not process.zombie]
+
+    def terminate(self) -> None:
+        """Ask all of them to end. The first to go may be the only link to the others, so they are listed before."""
+        for process in self.members():
             send(process, signal.SIGTERM)
+        if not self._seen:
+            _signal_group(self._root, signal.SIGTERM)
+
+    def kill(self) -> bool:
+        """End all of them; says whether nothing is left."""
+        done = _kill_all(self.members)
+        if not self._seen:
+            _signal_group(self._root, signal.SIGKILL)
+        return done
+
+    def group_lives(self) -> bool:
+        """Whether anything is left in the main process's group; one system call."""
+        try:
+            os.killpg(self._root, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            return True
+        return True
 
 
-def kill(root: int, mark: bytes, rounds: int = 20) -> bool:
-    """End the whole tree, again and again while it still forks; says whether nothing is left."""
-    return _kill_all(lambda: members(root, mark), lambda: _signal_group(root, signal.SIGKILL), rounds)
-
-
-def kill_marked(marks: frozenset[bytes], rounds: int = 20) -> bool:
+def kill_marked(marks: frozenset[bytes]) -> bool:
     """End every process that carries one of the marks; says whether nothing is left."""
-    return _kill_all(lambda: marked(snapshot().values(), marks), lambda: None, rounds)
+    return _kill_all(lambda: marked(snapshot().values(), marks))
 
 
-def _kill_all(find: Callable[[], list[Process]], first: Callable[[], None], rounds: int) -> bool:
-    for _ in range(rounds):
-        first()
+def _kill_all(find: Callable[[], list[Process]]) -> bool:
+    """Again and again, while they still fork."""
+    for _ in range(KILL_ROUNDS):
         found = find()
         if not found:
             return True
@@ -126,17 +147,7 @@ def _kill_all(find: Callable[[], list[Process]], first: Callable[[], None], roun
     return not find()
 
 
-def group_lives(root: int) -> bool:
-    """Whether anything is left in the main process's group; one system call."""
-    try:
-        os.killpg(root, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
 def _signal_group(root: int, number: int) -> None:
+    """Where there is no /proc, the process group is all there is."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(root, number)

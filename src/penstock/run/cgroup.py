@@ -1,0 +1,119 @@
+"""A control group per run, where the machine lets us make one: then nothing a run starts can leave it.
+
+A group that is empty again serves the next run, because making and removing one costs half of what a process does.
+Where there is no cgroup v2 that we may write, runs go without, and `tree` finds their processes by other means.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import uuid
+from pathlib import Path
+
+
+class Cell:
+    """One control group, for one run at a time."""
+
+    def __init__(self, path: str) -> None:
+        os.mkdir(path)  # noqa: PTH102
+        self._path = path
+        self._members = os.open(f"{path}/cgroup.procs", os.O_RDWR | os.O_CLOEXEC)
+
+    def enter(self, pid: int) -> bool:
+        """Put a process that has just been started into it; what it forks from now on is in it too."""
+        try:
+            os.write(self._members, str(pid).encode())
+        except ProcessLookupError:
+            return True  # gone already
+        except OSError:
+            return False
+        return True
+
+    @property
+    def enter_first(self) -> list[str]:
+        """Arguments to put before a program's own, so that it starts inside."""
+        return ["/bin/sh", "-c", 'echo 0 > "$0" && exec "$@"', f"{self._path}/cgroup.procs"]
+
+    def populated(self) -> bool:
+        """Whether anything runs in it."""
+        return bool(os.pread(self._members, 16, 0))
+
+    def kill(self) -> None:
+        """End everything in it at once."""
+        with contextlib.suppress(OSError):
+            Path(self._path, "cgroup.kill").write_text("1")
+
+    def remove(self) -> None:
+        os.close(self._members)
+        with contextlib.suppress(OSError):
+            os.rmdir(self._path)  # noqa: PTH106
+
+
+class Cells:
+    """The control groups of one worker process, all under one of its own that the guardian removes at the end."""
+
+    def __init__(self) -> None:
+        self.base: str | None = _make_base()
+        self._lock = threading.Lock()
+        self._free: list[Cell] = []
+        self._made = 0
+
+    def take(self) -> Cell | None:
+        """An empty group, or None where there are none to be had."""
+        with self._lock:
+            if self.base is None:
+                return None
+            while self._free:
+                cell = self._free.pop()
+                if not cell.populated():
+                    return cell
+                cell.kill()
+                cell.remove()
+            self._made += 1
+            try:
+                return Cell(f"{self.base}/{self._made}")
+            except OSError:
+                self.base = None
+                return None
+
+    def give_back(self, cell: Cell) -> None:
+        with self._lock:
+            self._free.append(cell)
+
+    def give_up(self) -> None:
+        """This machine lets us make groups but not fill them; do not try again."""
+        with self._lock:
+            self.base = None
+
+    def close(self) -> None:
+        with self._lock:
+            free, self._free = self._free, []
+        for cell in free:
+            cell.remove()
+
+
+def _make_base() -> str | None:
+    try:
+        mount = _mount_point()
+        if mount is None:
+            return None
+        own = next(line[3:] for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::"))
+        base = f"{mount.rstrip('/')}{own.rstrip('/')}/penstock-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        os.mkdir(base)  # noqa: PTH102
+    except (OSError, StopIteration):
+        return None
+    if not os.access(f"{base}/cgroup.kill", os.W_OK):
+        with contextlib.suppress(OSError):
+            os.rmdir(base)  # noqa: PTH106
+        return None
+    return base
+
+
+def _mount_point() -> str | None:
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        fields, _, kind = line.partition(" - ")
+        if kind.startswith("cgroup2 "):
+            return fields.split()[4]
+    return None

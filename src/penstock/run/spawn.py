@@ -1,0 +1,148 @@
+"""Start a child process as the root of a tree that can be ended as a whole."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+
+from penstock.run.cgroup import Cell
+from penstock.run.guardian import guardian
+from penstock.run.tree import Tree
+
+
+class Child:
+    """A child process, everything it starts, and the means to end all of it.
+
+    It leads a session of its own, carries `mark` (an environment variable) and sits in a control group where there is
+    one. It is known to the guardian, so that it does not outlive this process.
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        mark: tuple[str, str],
+        *,
+        cwd: str | None = None,
+        umask: int = -1,
+        limits: Mapping[int, int] | None = None,
+        contained: bool = False,
+        pass_fds: Sequence[int] = (),
+    ) -> None:
+        """Raises OSError when it cannot be started.
+
+        `contained` has it enter its control group before the program starts, not right after: then not even a program
+        that forks in its first moment has anything outside. It costs about as much as another start.
+        """
+        keeper = guardian()
+        limiter = _limiter(limits or {})
+        cell = keeper.cells.take()
+        # No preexec_fn: it would force fork where vfork does, and is unsafe in a process with threads
+        try:
+            self._process = subprocess.Popen(
+                [*(cell.enter_first if cell is not None and contained else ()), *limiter, *argv],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env={**env, **keeper.environment, mark[0]: mark[1]},
+                cwd=cwd,
+                umask=umask,
+                pass_fds=pass_fds,
+                start_new_session=True,
+                bufsize=0,
+            )
+        except BaseException:
+            if cell is not None:
+                keeper.cells.give_back(cell)
+            raise
+        self.pid = self._process.pid
+        self._cell = _enclose(self.pid, cell)
+        assert self._process.stdout is not None and self._process.stderr is not None
+        self.stdout = self._process.stdout.fileno()
+        self.stderr = self._process.stderr.fileno()
+        self._name = mark[1]
+        self._tree = Tree(self.pid, "=".join(mark).encode())
+        keeper.started(self.pid)
+        _settle(self.pid, {} if limiter else limits or {})
+        for fd in (self.stdout, self.stderr):
+            os.set_blocking(fd, False)
+
+    def poll(self) -> int | None:
+        """Its exit code once it has ended; negative for the signal that ended it."""
+        return self._process.poll()
+
+    def wait(self) -> int:
+        return self._process.wait()
+
+    def terminate(self) -> None:
+        """Ask the whole tree to end."""
+        self._tree.terminate()
+
+    def kill(self) -> None:
+        """End the whole tree."""
+        if self._cell is not None:
+            self._cell.kill()
+        self._tree.kill()
+
+    def close(self) -> None:
+        """Whatever happened, nothing of it goes on and nothing is left open."""
+        if self._process.returncode is None or self._leaves_something():
+            self.kill()
+        self._process.wait()
+        for pipe in (self._process.stdout, self._process.stderr):
+            assert pipe is not None
+            pipe.close()
+        keeper = guardian()
+        keeper.ended(self.pid, self._name)
+        if self._cell is not None:
+            keeper.cells.give_back(self._cell)
+
+    def _leaves_something(self) -> bool:
+        return self._tree.group_lives() or (self._cell is not None and self._cell.populated())
+
+
+def _enclose(pid: int, cell: Cell | None) -> Cell | None:
+    if cell is None or cell.enter(pid):
+        return cell
+    guardian().cells.give_up()
+    cell.remove()
+    return None
+
+
+_LIMIT_OPTIONS = {
+    resource.RLIMIT_AS: "as",
+    resource.RLIMIT_CPU: "cpu",
+    resource.RLIMIT_FSIZE: "fsize",
+    resource.RLIMIT_NPROC: "nproc",
+}
+
+
+def _limiter(limits: Mapping[int, int]) -> list[str]:
+    """A prefix that sets the limits before the program starts; without it `_settle` sets them right after."""
+    program = shutil.which("prlimit", path=os.defpath) if limits else None
+    if program is None:
+        return []
+    return [program, *(f"--{_LIMIT_OPTIONS[which]}={soft}:{_hard(which, soft)}" for which, soft in limits.items())]
+
+
+def _settle(pid: int, limits: Mapping[int, int]) -> None:
+    """No core dumps, and first in line when memory runs out: the worker is to survive its jobs."""
+    if hasattr(resource, "prlimit"):
+        for which, soft in {**limits, resource.RLIMIT_CORE: 0}.items():
+            with contextlib.suppress(OSError, ValueError):
+                resource.prlimit(pid, which, (soft, _hard(which, soft)))
+    with contextlib.suppress(OSError):
+        fd = os.open(f"/proc/{pid}/oom_score_adj", os.O_WRONLY)
+        try:
+            os.write(fd, b"500")
+        finally:
+            os.close(fd)
+
+
+def _hard(which: int, soft: int) -> int:
+    """Over its CPU time a program first gets SIGXCPU, which says why, and SIGKILL five seconds later."""
+    return soft + 5 if which == resource.RLIMIT_CPU else soft
