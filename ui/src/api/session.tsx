@@ -1,0 +1,82 @@
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { createContext, type ReactNode, useContext, useMemo } from "react";
+import { useParams } from "react-router";
+
+import { type Api, apiFor, type Need, remember, type Session, taken } from "./client";
+import { Problem } from "./problem";
+
+export const SESSION = ["session"] as const;
+
+/** Null when nobody is signed in. */
+async function whoAmI(): Promise<Session | null> {
+  try {
+    return remember(await taken(apiFor(null).GET("/api/v1/session")));
+  } catch (error) {
+    if (error instanceof Problem && error.status === 401) return null;
+    throw error;
+  }
+}
+
+export function useWhoAmI() {
+  return useQuery({ queryKey: SESSION, queryFn: whoAmI, staleTime: 60_000, retry: false });
+}
+
+export async function signIn(token: string): Promise<Session> {
+  return remember(await taken(apiFor(null).POST("/api/v1/session", { body: { token } })));
+}
+
+export function useSignOut() {
+  const queries = useQueryClient();
+  return async () => {
+    await apiFor(null).DELETE("/api/v1/session");
+    queries.clear();
+    queries.setQueryData(SESSION, null);
+  };
+}
+
+const Context = createContext<Session | null>(null);
+
+export function SessionProvider({ session, children }: { session: Session; children: ReactNode }) {
+  return <Context.Provider value={session}>{children}</Context.Provider>;
+}
+
+export function useSession(): Session {
+  const found = useContext(Context);
+  if (!found) throw new Error("useSession outside SessionProvider");
+  return found;
+}
+
+/** Whether the one who is signed in may do this. What they may not do is not shown. */
+export function useMay(): (need: Need) => boolean {
+  const { may } = useSession();
+  return (need) => may.includes(need);
+}
+
+export interface Scope {
+  /** The tenant in the address. */
+  tenant: string;
+  api: Api;
+  /** A key for what is read for this tenant. */
+  key: (...parts: unknown[]) => unknown[];
+  /** An address inside this tenant. */
+  to: (path: string) => string;
+  /** What X-Tenant says: the tenant for a super admin, nothing for others. */
+  header: string | null;
+}
+
+/** The tenant that the page is about, and the API as that tenant. */
+export function useScope(): Scope {
+  const session = useSession();
+  const named = useParams().tenant ?? session.tenant ?? "default";
+  const header = session.role === "super_admin" ? named : null;
+  return useMemo(
+    () => ({
+      tenant: named,
+      api: apiFor(header),
+      key: (...parts) => ["tenant", named, ...parts],
+      to: (path) => `/t/${encodeURIComponent(named)}/${path}`,
+      header,
+    }),
+    [named, header],
+  );
+}

@@ -1,0 +1,46 @@
+import "./styles/fonts.css";
+import "./styles/tokens.css";
+import "./styles/base.css";
+
+import { CSPProvider } from "@base-ui/react/csp-provider";
+import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
+import { StrictMode } from "react";
+import { createRoot } from "react-dom/client";
+import { BrowserRouter } from "react-router";
+
+import { Problem } from "./api/problem";
+import { App } from "./app";
+import { applyTheme, ThemeProvider } from "./lib/theme";
+import { Toasts } from "./ui/float";
+
+applyTheme();
+
+const queries = new QueryClient({
+  defaultOptions: {
+    queries: {
+      staleTime: 5_000,
+      refetchOnWindowFocus: true,
+      // What was refused stays refused; what could not be reached is tried again.
+      retry: (failures, error) => failures < 3 && (!(error instanceof Problem) || error.status === 0 || error.status >= 502),
+    },
+  },
+});
+
+const root = document.getElementById("root");
+if (!root) throw new Error("The page has no #root");
+createRoot(root).render(
+  <StrictMode>
+    {/* The policy allows no style elements: everything is in our own CSS files. */}
+    <CSPProvider disableStyleElements>
+      <QueryClientProvider client={queries}>
+        <ThemeProvider>
+          <Toasts>
+            <BrowserRouter>
+              <App />
+            </BrowserRouter>
+          </Toasts>
+        </ThemeProvider>
+      </QueryClientProvider>
+    </CSPProvider>
+  </StrictMode>,
+);

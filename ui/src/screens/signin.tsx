@@ -1,0 +1,85 @@
+import { useQueryClient } from "@tanstack/react-query";
+import { type FormEvent, useEffect, useRef, useState } from "react";
+import { useNavigate } from "react-router";
+
+import { SESSION, signIn } from "../api/session";
+import { Button } from "../ui/button";
+import { TextField } from "../ui/form";
+import { Mark } from "../ui/mark";
+import { Fault } from "../ui/panel";
+import css from "./signin.module.css";
+
+/** The token of a sign-in link (`/#token=…`), taken out of the address at once so that it stays in no history. */
+function tokenFromAddress(): string | null {
+  const found = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (found !== null) history.replaceState(null, "", location.pathname + location.search);
+  return found;
+}
+
+export function SignIn({ next }: { next: string | null }) {
+  const queries = useQueryClient();
+  const navigate = useNavigate();
+  const [token, setToken] = useState("");
+  const [error, setError] = useState<unknown>(null);
+  const [busy, setBusy] = useState(false);
+  const tried = useRef(false);
+
+  const enter = async (given: string) => {
+    setBusy(true);
+    setError(null);
+    try {
+      const session = await signIn(given.trim());
+      queries.setQueryData(SESSION, session);
+      await navigate(next ?? `/t/${encodeURIComponent(session.tenant ?? "default")}/overview`, { replace: true });
+    } catch (caught) {
+      setError(caught);
+    } finally {
+      setBusy(false);
+    }
+  };
+
+  useEffect(() => {
+    if (tried.current) return;
+    tried.current = true;
+    const given = tokenFromAddress();
+    if (given) void enter(given);
+  });
+
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    if (token.trim() !== "") void enter(token);
+  };
+
+  return (
+    <main className={css.page}>
+      <div className={css.card}>
+        <div className={css.brand}>
+          <Mark size={36} />
+          <div>
+            <h1>Penstock</h1>
+            <p className="quiet">Jobs in your own database</p>
+          </div>
+        </div>
+        <form className={css.form} onSubmit={submit}>
+          <TextField
+            label="API token"
+            type="password"
+            autoComplete="current-password"
+            autoFocus
+            value={token}
+            onChange={(event) => setToken(event.target.value)}
+            hint={
+              <>
+                Printed by <code>penstock up</code>, or made with <code>penstock tokens create</code>.
+              </>
+            }
+          />
+          {error !== null && <Fault error={error} />}
+          <Button type="submit" variant="primary" disabled={busy || token.trim() === ""}>
+            {busy ? "Signing in…" : "Sign in"}
+          </Button>
+        </form>
+      </div>
+    </main>
+  );
+}
