@@ -53,7 +53,9 @@ class Lab:
         self.Subject, self.Image, self.FilteredImage = Subject, Image, FilteredImage
 
     def fill(self, subjects: int = 3, images: int = 2) -> None:
-        self.Subject.insert({"subject_id": s, "priority": "urgent" if s == 1 else "normal"} for s in range(1, subjects + 1))
+        self.Subject.insert(
+            {"subject_id": s, "priority": "urgent" if s == 1 else "normal"} for s in range(1, subjects + 1)
+        )
         self.Image.insert(
             {"subject_id": s, "image_id": i, "image": [s, i]}
             for s in range(1, subjects + 1)

@@ -214,12 +214,12 @@ def test_schedule_by_time_or_delay(timed: Lab, clock: ManualClock) -> None:
     assert len(timed.FilteredImage) == 0
     clock.advance(hours=2)
     timed.FilteredImage.populate(reserve_jobs=True, refresh=False)
-    assert {row["subject_id"] for row in timed.FilteredImage.keys()} == {1}
+    assert {row["subject_id"] for row in timed.FilteredImage} == {1}
 
 
 def test_a_naive_time_is_local(lab: Lab) -> None:
     lab.fill(1, 1)
-    tonight = datetime.now() + timedelta(hours=3)
+    tonight = datetime.now() + timedelta(hours=3)  # noqa: DTZ005 - as the seed writes it
     lab.FilteredImage.jobs.refresh(scheduled_time=tonight)
     stored = lab.FilteredImage.jobs.fetch1("scheduled_time")
     assert stored == tonight.astimezone(UTC)

@@ -55,6 +55,9 @@ from penstock.pipeline.retry import RetryPolicy
 from penstock.pipeline.schema import Schema
 from penstock.pipeline.table import Lookup, Manual, Part, Table
 
+QueryExpression = Relation
+"""The name that the seeds use for `Relation`."""
+
 __all__ = [
     "AccessError",
     "AndList",
@@ -81,6 +84,7 @@ __all__ = [
     "Part",
     "PipelineError",
     "QueryError",
+    "QueryExpression",
     "Relation",
     "ReservationLost",
     "RestrictionError",

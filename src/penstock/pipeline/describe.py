@@ -17,7 +17,7 @@ def describe(shape: Shape) -> str:
                 lines.append(_reference(shape, key))
                 covered |= set(key.columns)
         for attribute in shape.attributes:
-            if attribute.in_key == in_key and attribute.name not in covered and not attribute.from_parent:
+            if attribute.in_key == in_key and attribute.name not in covered:
                 lines.append(_attribute(attribute))
     implied = {key.columns for key in shape.foreign_keys}
     for index in shape.indexes:

@@ -14,6 +14,7 @@ from uuid import uuid4
 from penstock.pipeline import kinds
 from penstock.pipeline.blob import pack, unpack
 from penstock.pipeline.config import config, job_version
+from penstock.pipeline.describe import describe
 from penstock.pipeline.errors import DefinitionError, JobTransitionError, PipelineError, QueryError, ReservationLost
 from penstock.pipeline.keysource import keys_to_make
 from penstock.pipeline.lease import heart
@@ -23,6 +24,7 @@ from penstock.store.database import Tx
 from penstock.store.pipeline import catalog, history
 from penstock.store.pipeline.algebra import Source
 from penstock.store.pipeline.jobs import COLUMNS, Identity, JobStore
+from penstock.store.pipeline.jobs import drop as drop_jobs
 from penstock.store.pipeline.shape import Shape
 
 if TYPE_CHECKING:
@@ -51,9 +53,26 @@ class JobsTable(TableRows):
             target.connection, self.store.shape, Source.of(self.store.table), frozenset((self.store.shape.full_name,))
         )
         if not state.ensured:
-            self._declare()
+            self.declare()
 
-    def _declare(self) -> None:
+    @property
+    def definition(self) -> str:
+        """The job table in the definition language, derived from the target's key."""
+        return describe(self.store.shape)
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether the table is in the database with the target's key."""
+        return self.connection.look(self.store.is_there)
+
+    def drop_quick(self) -> None:
+        """Drop the job table without asking; it comes back when next asked for."""
+        self.connection.apart(lambda tx: drop_jobs(tx, self.store.target))
+        self._state.ensured = False
+
+    def declare(self) -> None:
+        """Create the table unless it is there."""
+
         def ready(tx: Tx) -> bool:
             return self.store.is_there(tx) and catalog.has_table(tx, self.store.shape.schema, history.NAME)
 

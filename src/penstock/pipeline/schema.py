@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from penstock.pipeline import alter
 from penstock.pipeline.config import config, database_url
@@ -52,8 +52,17 @@ class Schema:
     def database(self) -> str:
         return self.name
 
-    def __call__(self, cls: C, *, context: Mapping[str, Any] | None = None) -> C:
-        """Declare a table class: create the table unless it is there, and bind the class to it."""
+    @overload
+    def __call__(self, cls: str) -> type[Table]: ...
+
+    @overload
+    def __call__(self, cls: C, *, context: Mapping[str, Any] | None = None) -> C: ...
+
+    def __call__(self, cls: C | str, *, context: Mapping[str, Any] | None = None) -> C | type[Table]:
+        """Declare a table class: create the table unless it is there, and bind the class to it. With the name of a
+        table, answers its class."""
+        if isinstance(cls, str):
+            return self.table(cls)
         if not (isinstance(cls, TableMeta) and cls.tier and not issubclass(cls, Part)):
             raise PipelineError(
                 f"@schema takes a class derived from Manual, Lookup, Imported or Computed, not {cls!r}. Parts are nested in "
