@@ -51,17 +51,23 @@ def _retry_in(tx: Tx, tenant_id: UUID, job_id: UUID) -> Job:
             f"Job {active.id} with its dedupe key is active." if active else "",
         )
     allowed = max(job.max_attempts, job.attempt_no + 1)
+    waits_for = WaitsFor.TIME
     if job.group_id is not None and job.group_position is not None:
-        groups.rearm(tx, job.group_id, job.group_position)
+        overtaker, has_to_wait = groups.rearm(tx, job.group_id, job.group_position)
+        status.RETRY.check(
+            job.status if overtaker is None else "overtaken",
+            f"Job {overtaker}, a later member of its group, is running; cancel it or wait for its end.",
+        )
+        waits_for = WaitsFor.GROUP if has_to_wait else WaitsFor.TIME
     if job.retry_mode is RetryMode.CHAIN and job.attempt_no > 0 and job.run_id is not None:
         if job.max_attempts < allowed:
             jobs.change(tx, job_id, {"max_attempts": allowed})
         retry_id = claims.chain(tx, job_id, 0.0)
-        again = jobs.change(tx, retry_id, {"crashes": 0})
+        again = jobs.change(tx, retry_id, {"crashes": 0, "waits_for": waits_for})
     else:
         values = {
             "status": JobStatus.QUEUED,
-            "waits_for": WaitsFor.TIME,
+            "waits_for": waits_for,
             "finished_at": None,
             "cancel_requested_at": None,
         }

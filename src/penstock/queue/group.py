@@ -85,6 +85,8 @@ def get(ground: Ground, tenant_id: UUID, group_id: UUID) -> Group:
 
 
 def listed(ground: Ground, tenant_id: UUID, limit: int = 50, offset: int = 0) -> list[Group]:
+    check.integer("limit", limit, 1, 1000)
+    check.integer("offset", offset, 0, 1_000_000)
     with ground.db.read() as tx:
         return [read(tx, tenant_id, group_id) for group_id in groups.listed(tx, tenant_id, limit, offset)]
 

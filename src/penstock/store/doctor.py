@@ -106,7 +106,8 @@ CHECKS = (
     ),
     Check(
         "due for longer than recovery may take and still waiting for its time", "P5",
-        "SELECT id FROM penstock_jobs WHERE waits_for = 'time' AND scheduled_for < :overdue AND EXISTS"
+        # A member of a group may have waited for its turn long past its time; it is due since its turn came.
+        "SELECT id FROM penstock_jobs WHERE waits_for = 'time' AND scheduled_for < :overdue AND group_id IS NULL AND EXISTS"
         " (SELECT 1 FROM penstock_jobs c WHERE c.status = 'running' AND c.started_at > :overdue)",
     ),
     Check(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import and_, func, insert, select, update
 from sqlalchemy.orm import aliased
 
 from penstock.core.groups import next_step
@@ -80,19 +80,33 @@ def _cancel_waiting(tx: Tx, group_id: UUID, ids: list[UUID]) -> None:
     )
 
 
-def rearm(tx: Tx, group_id: UUID, after: int) -> None:
-    """A dead member is tried again: those canceled because of it wait for it again."""
+def rearm(tx: Tx, group_id: UUID, position: int) -> tuple[UUID | None, bool]:
+    """A member of a sequential group is about to be tried again: those behind it wait for it again, also those canceled
+    because of it. Answers a later member that runs already, and whether one before it is still to end."""
+    group = tx.first(select(groups.c.mode).where(groups.c.id == group_id).with_for_update())
+    if group is None or group.mode != "sequential":
+        return None, False
+    later = and_(jobs.c.group_id == group_id, jobs.c.group_position > position)
     tx.run(
         update(jobs)
         .where(
-            jobs.c.group_id == group_id,
-            jobs.c.group_position > after,
+            later,
             jobs.c.status == JobStatus.CANCELED,
             jobs.c.last_error == PREDECESSOR_FAILED,
             jobs.c.attempt_no == 0,
         )
         .values(status=JobStatus.QUEUED, waits_for=WaitsFor.GROUP, finished_at=None, last_error=None)
     )
+    tx.run(
+        update(jobs)
+        .where(later, jobs.c.status == JobStatus.QUEUED)
+        .values(claimable=False, waits_for=WaitsFor.GROUP, slot=False)
+    )
+    running: UUID | None = tx.scalar(select(jobs.c.id).where(later, jobs.c.status == JobStatus.RUNNING).limit(1))
+    earlier = select(jobs.c.id).where(
+        jobs.c.group_id == group_id, jobs.c.group_position < position, jobs.c.status.not_in(TERMINAL)
+    )
+    return running, tx.scalar(earlier.limit(1)) is not None
 
 
 def mend(tx: Tx, group_id: UUID) -> bool:
