@@ -17,7 +17,9 @@ from penstock.core.config import Config
 from penstock.core.errors import Conflict
 from penstock.core.nouns import Definition, Health, Job, Reservation
 from penstock.core.redact import Redactor
+from penstock.core.reach import Event
 from penstock.core.signature import arg_schema
+from penstock.core.webhook import Egress
 from penstock.queue import define as defining
 from penstock.queue import doors, enqueue, observe, recover
 from penstock.queue.enqueue import Options
@@ -26,8 +28,13 @@ from penstock.run.command import CommandRunner
 from penstock.run.commands import load_commands
 from penstock.run.context import Context, Runner
 from penstock.run.python import Isolation, PythonRunner
+from penstock.run.webhook import WebhookRunner
 from penstock.store import schema
 from penstock.store.database import Database
+from penstock.triggers.events import Events
+from penstock.triggers.scheduler import Scheduler
+from penstock.triggers.schedules import Triggers
+from penstock.triggers.webhooks import Post, Webhooks, install_outbox
 from penstock.worker import Worker
 
 P = ParamSpec("P")
@@ -55,6 +62,8 @@ class Shared:
     runners: list[Callable[[], Runner]] = field(default_factory=list)
     """Made anew for each worker, beside functions and commands."""
     defined: set[str] = field(default_factory=set)
+    egress: Egress = field(default_factory=Egress)
+    """Where webhooks may go."""
 
 
 class Task(Generic[P, R]):
@@ -102,12 +111,15 @@ class Penstock:
         clock: Clock | None = None,
         config: Config | None = None,
         tenant: str = "default",
+        egress: Egress | None = None,
     ) -> None:
         settings = config or Config()
         target = url if url is not None else os.environ.get("PENSTOCK_DATABASE_URL", DEFAULT_URL)
         db = Database(target, clock, pool_size=settings.pool_size, busy_timeout=settings.busy_timeout)
         schema.open_embedded(db)
-        self._bind(Shared(Ground(db, settings)), tenant)
+        ground = Ground(db, settings)
+        install_outbox(ground)
+        self._bind(Shared(ground, egress=egress or Egress()), tenant)
 
     def _bind(self, shared: Shared, tenant: str) -> None:
         self._shared = shared
@@ -121,6 +133,9 @@ class Penstock:
         self.tenants = doors.Tenants(self.ground)
         self.queues = doors.Queues(self.ground)
         self.queue = doors.Queue(self.ground)
+        self.triggers = Triggers(self.ground, tenant, self._ensure_defined)
+        self.events = Events(self.ground, tenant)
+        self.webhooks = Webhooks(self.ground, tenant, shared.egress)
 
     def as_tenant(self, slug: str) -> Penstock:
         """The same surface, bound to one tenant."""
@@ -222,6 +237,14 @@ class Penstock:
         tenant_id = self.ground.tenant_id(tenant or self.tenant)
         return enqueue.enqueue_many(self.ground, tenant_id, key, many, Options(**options), connection)
 
+    def emit(self, name: str, context: Mapping[str, Any] | None = None, *, connection: Any = None, **options: Any) -> Event:
+        """Say that something happened; the triggers that answer make their jobs in the same transaction."""
+        return self.events.emit(name, context, connection=connection, **options)
+
+    def scheduler(self) -> Scheduler:
+        """What fires the schedules: `run()` it, `start()` it, or call its `step()`."""
+        return Scheduler(self.ground)
+
     def reserve(self, wait: float = 0, expires_in: float = 600) -> AbstractContextManager[Reservation]:
         """Hold the tenant's next slot for work outside the queue; Busy if it cannot be had in `wait` seconds."""
         return doors.reserving(self.ground, self.ground.tenant_id(self.tenant), wait, expires_in)
@@ -255,7 +278,8 @@ class Penstock:
         functions = PythonRunner(redactor)
         for name, function in self._shared.functions.items():
             functions.register(name, function.call, function.isolation)
-        runners: list[Runner] = [functions, *(make() for make in self._shared.runners)]
+        posts = WebhookRunner(Post(self.ground), self._shared.egress)
+        runners: list[Runner] = [functions, posts, *(make() for make in self._shared.runners)]
         if commands is not None:
             runners.append(CommandRunner(load_commands(commands), redactor, log_dir))
         return runners

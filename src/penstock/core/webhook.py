@@ -14,19 +14,52 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Any
 from urllib.parse import urlsplit
+from uuid import UUID
 
 from penstock.core.errors import InvalidInput
 
 PREFIX = "whsec_"
 TOLERANCE = 300.0
 MAX_URL = 2048
+DELIVERY_KEY = "penstock.webhook"
+"""The key of the jobs that deliver messages."""
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """What a delivery needs: where to, and the secrets that sign, the newest first."""
+
+    url: str
+    secrets: tuple[str, ...]
+    is_enabled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """How one attempt to deliver one message went."""
+
+    webhook_id: UUID
+    message_id: UUID
+    event_type: str
+    subject_id: UUID | None
+    job_id: UUID
+    attempt: int
+    status: str
+    response_status: int | None = None
+    response_excerpt: str | None = None
+    error: str | None = None
+    duration_ms: int | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
 
 
 def new_secret() -> str:

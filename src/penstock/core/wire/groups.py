@@ -1,0 +1,77 @@
+"""Groups and reservations on the wire."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+from uuid import UUID
+
+from pydantic import Field
+
+from penstock.core.nouns import Group as GroupNoun
+from penstock.core.nouns import Reservation as ReservationNoun
+from penstock.core.wire.base import Answer, Instant, Int32, JsonObject, Label, Name, Request
+from penstock.core.wire.jobs import Job
+
+Mode = Literal["sequential", "parallel"]
+OnFailure = Literal["stop", "continue", "skip"]
+
+
+class Member(Request):
+    definition_key: Name
+    payload: JsonObject = Field(default_factory=dict)
+
+
+class NewGroup(Request):
+    """Jobs that belong together: one after another, or all at once."""
+
+    jobs: Annotated[list[Member], Field(min_length=1, max_length=1000)]
+    mode: Mode = "sequential"
+    on_failure: OnFailure = "stop"
+    label: Label | None = None
+    priority: Int32 | None = None
+    correlation_id: Label | None = None
+
+
+class Group(Answer):
+    id: UUID
+    tenant_id: UUID
+    mode: Mode
+    on_failure: OnFailure
+    label: str | None
+    status: Literal["queued", "running", "completed", "partial", "canceled"]
+    created_at: Instant
+    jobs: list[Job]
+
+    @classmethod
+    def of(cls, group: GroupNoun) -> Group:
+        names = ("id", "tenant_id", "mode", "on_failure", "label", "status", "created_at")
+        given = {name: getattr(group, name) for name in names}
+        return cls.model_construct(**given, jobs=[Job.of(job) for job in group.jobs])
+
+
+class GroupList(Answer):
+    items: list[Group]
+
+
+class NewReservation(Request):
+    """Hold the tenant's next slot. Waits up to `wait_seconds` for what runs to end."""
+
+    wait_seconds: Annotated[float, Field(ge=0, le=20)] = 0
+    expires_in_seconds: Annotated[float, Field(gt=0, le=86400)] = 600
+
+
+class Reservation(Answer):
+    id: UUID
+    tenant_id: UUID
+    reserved_by: str
+    reserved_at: Instant
+    expires_at: Instant
+    status: Literal["active", "released", "expired"]
+
+    @classmethod
+    def of(cls, held: ReservationNoun) -> Reservation:
+        return cls(**{name: getattr(held, name) for name in cls.model_fields})
+
+
+class ReservationList(Answer):
+    items: list[Reservation]

@@ -1,0 +1,119 @@
+"""Figures for pages and metrics, each bounded: from the tallies, from the newest rows, or from what is open."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from sqlalchemy import and_, func, literal, or_, select, union_all
+
+from penstock.core.status import JobStatus
+from penstock.store.database import Tx
+from penstock.store.tables import jobs, tallies, tenants
+
+NEWEST = 200
+OPEN = 500
+
+
+class Tally(NamedTuple):
+    """Runs that ended in one minute with one outcome, in one bucket of duration; or waits, with measure `wait`."""
+
+    minute: datetime
+    tenant_id: UUID
+    definition_key: str
+    measure: str
+    bucket: int
+    n: int
+
+
+def tallied(tx: Tx, since: datetime, tenant_id: UUID | None = None) -> list[Tally]:
+    """The tallies from this minute on, shards summed."""
+    columns = (tallies.c.minute, tallies.c.tenant_id, tallies.c.definition_key, tallies.c.measure, tallies.c.bucket)
+    query = select(*columns, func.sum(tallies.c.n)).where(tallies.c.minute >= since).group_by(*columns)
+    if tenant_id is not None:
+        query = query.where(tallies.c.tenant_id == tenant_id)
+    return [Tally(row[0], row[1], row[2], row[3], int(row[4]), int(row[5])) for row in tx.rows(query)]
+
+
+def summed(tx: Tx, since: datetime, before: datetime | None = None) -> list[tuple[UUID, str, int, int]]:
+    """(tenant, measure, bucket, n) over these minutes."""
+    columns = (tallies.c.tenant_id, tallies.c.measure, tallies.c.bucket)
+    query = select(*columns, func.sum(tallies.c.n)).where(tallies.c.minute >= since).group_by(*columns)
+    if before is not None:
+        query = query.where(tallies.c.minute < before)
+    return [(row[0], row[1], int(row[2]), int(row[3])) for row in tx.rows(query)]
+
+
+def depths(tx: Tx, tenant_ids: list[UUID], cap: int) -> dict[tuple[UUID, JobStatus], int]:
+    """How many jobs each tenant has in each status, counted up to `cap`; one index range for each."""
+    parts = []
+    for tenant_id in tenant_ids:
+        for status in JobStatus:
+            some = select(literal(1)).where(jobs.c.tenant_id == tenant_id, jobs.c.status == status).limit(cap)
+            parts.append(((tenant_id, status), select(func.count()).select_from(some.subquery()).scalar_subquery()))
+    found: dict[tuple[UUID, JobStatus], int] = {}
+    for start in range(0, len(parts), 60):
+        chunk = parts[start : start + 60]
+        row = tx.run(select(*(count for _, count in chunk))).one()
+        found.update({name: int(n) for (name, _), n in zip(chunk, row, strict=True)})
+    return found
+
+
+def enqueued_since(tx: Tx, first_id: UUID, cap: int) -> dict[UUID, int]:
+    """How many jobs each tenant was given from this id on, counted up to `cap` in all: ids grow with time."""
+    newest = select(jobs.c.tenant_id).where(jobs.c.id >= first_id).limit(cap).subquery()
+    found = tx.rows(select(newest.c.tenant_id, func.count()).group_by(newest.c.tenant_id))
+    return {row[0]: int(row[1]) for row in found}
+
+
+def oldest_queued(tx: Tx, tenant_ids: list[UUID]) -> dict[UUID, datetime]:
+    """When each tenant's longest-waiting claimable job was queued."""
+    found = {}
+    for tenant_id in tenant_ids:
+        waiting = select(jobs.c.queued_at).where(
+            jobs.c.tenant_id == tenant_id, jobs.c.status == JobStatus.QUEUED, jobs.c.claimable
+        )
+        moment = tx.scalar(waiting.order_by(jobs.c.id).limit(1))
+        if moment is not None:
+            found[tenant_id] = moment
+    return found
+
+
+def tenant_slugs(tx: Tx, limit: int) -> dict[UUID, str]:
+    """The first tenants by id, that is by age."""
+    found = tx.rows(select(tenants.c.id, tenants.c.slug).order_by(tenants.c.id).limit(limit))
+    return {row.id: row.slug for row in found}
+
+
+def newest_failures(tx: Tx, tenant_id: UUID, limit: int, since: datetime | None = None) -> list[Any]:
+    """The newest jobs that failed or died: rows of id, definition_key, status, last_error, finished_at."""
+    columns = (jobs.c.id, jobs.c.definition_key, jobs.c.status, jobs.c.last_error, jobs.c.finished_at)
+    branches = []
+    for status in (JobStatus.FAILED, JobStatus.DEAD_LETTER):
+        branch = select(*columns).where(jobs.c.tenant_id == tenant_id, jobs.c.status == status)
+        if since is not None:
+            branch = branch.where(jobs.c.finished_at >= since)
+        branches.append(select(branch.order_by(jobs.c.id.desc()).limit(limit).subquery()))
+    merged = union_all(*branches).subquery()
+    return list(tx.rows(select(merged).order_by(merged.c.id.desc()).limit(limit)))
+
+
+LIGHT = (
+    jobs.c.id, jobs.c.definition_key, jobs.c.queue, jobs.c.status, jobs.c.waits_for, jobs.c.priority, jobs.c.position,
+    jobs.c.source, jobs.c.attempt_no, jobs.c.max_attempts, jobs.c.claimed_by, jobs.c.queued_at, jobs.c.scheduled_for,
+    jobs.c.started_at, jobs.c.finished_at, jobs.c.cancel_requested_at, jobs.c.progress, jobs.c.last_error, jobs.c.group_id,
+)  # fmt: skip
+
+
+def pulse(tx: Tx, tenant_id: UUID, also: list[UUID]) -> list[dict[str, Any]]:
+    """What a live view watches: the newest jobs of each status, those that run, and those it watched before."""
+    newest = []
+    for status in JobStatus:
+        bound = OPEN if status is JobStatus.RUNNING else NEWEST
+        branch = select(jobs.c.id).where(jobs.c.tenant_id == tenant_id, jobs.c.status == status)
+        newest.append(select(branch.order_by(jobs.c.id.desc()).limit(bound).subquery()))
+    ids = union_all(*newest).subquery()
+    chosen = jobs.c.id.in_(select(ids.c.id))
+    wanted = or_(chosen, jobs.c.id.in_(also)) if also else and_(chosen)
+    return [dict(row) for row in tx.run(select(*LIGHT).where(jobs.c.tenant_id == tenant_id, wanted)).mappings()]

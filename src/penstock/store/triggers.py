@@ -1,0 +1,186 @@
+"""Triggers: written, read, changed, and found when they are due or their event is named. The tenant comes first, always."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, case, func, insert, literal_column, or_, select, tuple_, update
+from sqlalchemy.orm import aliased
+
+from penstock.core.ids import new_id
+from penstock.core.reach import Trigger
+from penstock.core.schedule import Facts
+from penstock.core.status import JobStatus
+from penstock.store.database import Tx
+from penstock.store.tables import jobs, tenants, triggers
+
+_FIELDS = tuple(Trigger.__dataclass_fields__)
+_COLUMNS = [triggers.c[name] for name in _FIELDS]
+# Written out, not bound: the partial indexes are found by it.
+_SCHEDULES = triggers.c.trigger_type == literal_column("'schedule'")
+_EVENTS = triggers.c.trigger_type == literal_column("'event'")
+_ALIVE = triggers.c.deleted_at.is_(None)
+RECENT = 50
+"""Jobs of one trigger looked at for overlap: what is still active is among the newest, or overlap was allowed."""
+
+
+def add(tx: Tx, tenant_id: UUID, values: Mapping[str, Any]) -> Trigger:
+    statement = insert(triggers).values(
+        id=new_id(), tenant_id=tenant_id, version=1, created_at=tx.now, updated_at=tx.now, **values
+    )
+    return _trigger(tx.run(statement.returning(*_COLUMNS)).mappings().one())
+
+
+def get(tx: Tx, tenant_id: UUID, trigger_id: UUID, *, lock: bool = False) -> Trigger | None:
+    query = select(*_COLUMNS).where(triggers.c.id == trigger_id, triggers.c.tenant_id == tenant_id, _ALIVE)
+    row = tx.run(query.with_for_update() if lock else query).mappings().first()
+    return _trigger(row) if row else None
+
+
+def by_label(tx: Tx, tenant_id: UUID, label: str) -> Trigger | None:
+    query = select(*_COLUMNS).where(triggers.c.tenant_id == tenant_id, triggers.c.label == label, _ALIVE)
+    row = tx.run(query).mappings().first()
+    return _trigger(row) if row else None
+
+
+def count(tx: Tx, tenant_id: UUID) -> int:
+    return int(tx.scalar(select(func.count()).select_from(triggers).where(triggers.c.tenant_id == tenant_id, _ALIVE)))
+
+
+def listed(tx: Tx, tenant_id: UUID, trigger_type: str | None, limit: int, offset: int) -> list[Trigger]:
+    """By label."""
+    query = select(*_COLUMNS).where(triggers.c.tenant_id == tenant_id, _ALIVE)
+    if trigger_type is not None:
+        query = query.where(triggers.c.trigger_type == trigger_type)
+    found = tx.run(query.order_by(triggers.c.label).limit(limit).offset(offset)).mappings()
+    return [_trigger(row) for row in found]
+
+
+def change(tx: Tx, tenant_id: UUID, trigger_id: UUID, values: Mapping[str, Any]) -> Trigger:
+    statement = (
+        update(triggers)
+        .where(triggers.c.id == trigger_id, triggers.c.tenant_id == tenant_id)
+        .values(**values, version=triggers.c.version + 1, updated_at=tx.now)
+    )
+    return _trigger(tx.run(statement.returning(*_COLUMNS)).mappings().one())
+
+
+def delete(tx: Tx, tenant_id: UUID, trigger_id: UUID) -> bool:
+    """Its ticks and jobs stay, and go on naming it."""
+    statement = update(triggers).where(triggers.c.id == trigger_id, triggers.c.tenant_id == tenant_id, _ALIVE)
+    values = {"is_enabled": False, "deleted_at": tx.now, "updated_at": tx.now, "next_trigger_at": None}
+    return tx.count(statement.values(**values)) == 1
+
+
+def answering(tx: Tx, tenant_id: UUID, names: Sequence[str]) -> list[Trigger]:
+    """The event triggers of these names, disabled ones too, in the order in which they are locked."""
+    query = select(*_COLUMNS).where(
+        _EVENTS, _ALIVE, triggers.c.tenant_id == tenant_id, triggers.c.event_name.in_(names)
+    )
+    return [_trigger(row) for row in tx.run(query.order_by(triggers.c.id)).mappings()]
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A schedule with a moment to decide, and whether its tenant takes jobs."""
+
+    trigger: Trigger
+    tenant_slug: str
+    tenant_active: bool
+
+
+Cursor = tuple[datetime, UUID]
+
+
+def any_due(tx: Tx) -> bool:
+    """Whether there is anything to do: what a scheduler asks before it takes a lock."""
+    return any(tx.first(query.limit(1)) is not None for query in (_due(tx, True), _due(tx, False)))
+
+
+def due(tx: Tx, enabled: bool, limit: int, after: Cursor | None = None) -> list[Due]:
+    """Schedules whose next moment has come, oldest first, held until the transaction ends. Another scheduler that
+    works on some of them at this moment keeps those."""
+    query = _due(tx, enabled).join(tenants, tenants.c.id == triggers.c.tenant_id)
+    query = query.with_only_columns(*_COLUMNS, tenants.c.slug, tenants.c.is_active)
+    if after is not None:
+        query = query.where(tuple_(triggers.c.next_trigger_at, triggers.c.id) > tuple_(*after))
+    query = query.order_by(triggers.c.next_trigger_at, triggers.c.id).limit(limit)
+    found = tx.run(query.with_for_update(of=triggers, **tx.dialect.skip_locked)).mappings()
+    return [Due(_trigger(row), row["slug"], row["is_active"]) for row in found]
+
+
+def _due(tx: Tx, enabled: bool) -> Any:
+    wanted: ColumnElement[bool] = triggers.c.is_enabled if enabled else ~triggers.c.is_enabled
+    return select(triggers.c.id).where(_SCHEDULES, _ALIVE, wanted, triggers.c.next_trigger_at <= tx.now)
+
+
+def next_due_at(tx: Tx) -> datetime | None:
+    """The first moment not yet decided."""
+    value: datetime | None = tx.scalar(
+        select(triggers.c.next_trigger_at)
+        .where(_SCHEDULES, _ALIVE, triggers.c.is_enabled)
+        .order_by(triggers.c.next_trigger_at)
+        .limit(1)
+    )
+    return value
+
+
+def facts(tx: Tx, ids: Sequence[UUID]) -> dict[UUID, Facts]:
+    """How many jobs of each schedule are active, and when its last one ended."""
+    if not ids:
+        return {}
+    newest = aliased(jobs)
+    recent = select(newest.c.id).where(newest.c.trigger_id == triggers.c.id).order_by(newest.c.id.desc()).limit(RECENT)
+    active = jobs.c.status.in_((JobStatus.QUEUED, JobStatus.RUNNING))
+    query = (
+        select(triggers.c.id, func.sum(case((active, 1), else_=0)), func.max(jobs.c.finished_at))
+        .join(jobs, (jobs.c.trigger_id == triggers.c.id) & jobs.c.id.in_(recent.correlate(triggers)))
+        .where(triggers.c.id.in_(ids))
+        .group_by(triggers.c.id)
+    )
+    return {row[0]: Facts(active=int(row[1]), busy_until=row[2]) for row in tx.rows(query)}
+
+
+def active_jobs(tx: Tx, trigger_id: UUID) -> list[UUID]:
+    """What `cancel_running` cancels."""
+    query = select(jobs.c.id).where(
+        jobs.c.trigger_id == trigger_id, jobs.c.status.in_((JobStatus.QUEUED, JobStatus.RUNNING))
+    )
+    return [row.id for row in tx.rows(query.order_by(jobs.c.id))]
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """Where a schedule stands after a decision."""
+
+    trigger_id: UUID
+    next_at: datetime
+    fired_at: datetime | None
+
+
+def advance(tx: Tx, moves: Sequence[Advance]) -> None:
+    """Most schedules that were due together are due together again: one statement for each pair of moments."""
+    groups: dict[tuple[datetime, datetime | None], list[UUID]] = {}
+    for move in moves:
+        groups.setdefault((move.next_at, move.fired_at), []).append(move.trigger_id)
+    for (next_at, fired_at), ids in groups.items():
+        values: dict[str, Any] = {"next_trigger_at": next_at}
+        if fired_at is not None:
+            values["last_triggered_at"] = fired_at
+        tx.run(update(triggers).where(triggers.c.id.in_(ids)).values(**values))
+
+
+def disable(tx: Tx, ids: Sequence[UUID], reason: str) -> None:
+    tx.run(
+        update(triggers)
+        .where(triggers.c.id.in_(ids), or_(triggers.c.is_enabled, triggers.c.disabled_reason.is_(None)))
+        .values(is_enabled=False, disabled_reason=reason, updated_at=tx.now, version=triggers.c.version + 1)
+    )
+
+
+def _trigger(row: Mapping[Any, Any]) -> Trigger:
+    return Trigger(**{name: row[name] for name in _FIELDS})

@@ -1,0 +1,182 @@
+"""`app.emit`: a named fact, written with the jobs that its triggers make of it, in one transaction: the caller's own
+if one is given. What one trigger cannot use is told on the event, and the others still fire."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from penstock.core import check
+from penstock.core.cause import causing_job
+from penstock.core.errors import InvalidInput, NotFound, UnknownTenant
+from penstock.core.ids import new_id
+from penstock.core.nouns import Definition, Tenant
+from penstock.core.payload import plain, require_object
+from penstock.core.reach import Event, Trigger
+from penstock.core.status import Source
+from penstock.queue.enqueue import write
+from penstock.queue.ground import Ground
+from penstock.store import definitions, events, jobs, tenants, triggers
+from penstock.store.database import Tx
+from penstock.store.hot import NewJob
+from penstock.triggers import making
+from penstock.triggers.fields import event_name, patterns_for
+from penstock.triggers.making import Origin
+
+Id = UUID | str
+MAX_DEPTH = 8
+"""How long a chain of job → event → job may get before it is taken for a loop."""
+
+Outcome = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """An event about to be written."""
+
+    id: UUID
+    tenant: Tenant
+    name: str
+    context: Mapping[str, Any]
+    depth: int
+    emitted_by: str | None
+    correlation_id: str | None
+    moment: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """The events of one tenant."""
+
+    ground: Ground
+    tenant: str
+
+    @property
+    def tenant_id(self) -> UUID:
+        return self.ground.tenant_id(self.tenant)
+
+    def emit(
+        self,
+        name: str,
+        context: Mapping[str, Any] | None = None,
+        *,
+        connection: Any = None,
+        correlation_id: str | None = None,
+        emitted_by: str | None = None,
+        cause: Id | None = None,
+    ) -> Event:
+        """Say that something happened. With `connection`, the event and its jobs exist exactly if the caller's
+        transaction commits. `cause` is the job that emits it (known by itself inside a job's function): a chain of
+        jobs and events longer than eight is taken for a loop, and stopped."""
+        event_name(name)
+        given = context if context is not None else {}
+        require_object("context", given)
+        plain("context", given)
+        check.maybe_text("correlation_id", correlation_id)
+        check.maybe_text("emitted_by", emitted_by)
+        because = check.identifier("cause", cause) if cause is not None else causing_job.get()
+        event_id = new_id()
+
+        def work(tx: Tx) -> Event:
+            return self._emit(tx, event_id, name, given, correlation_id, emitted_by, because)
+
+        if connection is None:
+            return self.ground.db.transact(work)
+        with self.ground.db.joined(connection) as tx:
+            return work(tx)
+
+    def get(self, id: Id) -> Event:
+        with self.ground.db.read() as tx:
+            found = events.get(tx, self.tenant_id, check.identifier("id", id))
+        if found is None:
+            raise NotFound("event", id)
+        return found
+
+    def list(self, name: str | None = None, limit: int = 50, before: Id | None = None) -> Sequence[Event]:
+        """Newest first; `before` pages on from an id."""
+        check.integer("limit", limit, 1, 1000)
+        cursor = check.identifier("before", before) if before is not None else None
+        with self.ground.db.read() as tx:
+            return events.listed(tx, self.tenant_id, name, limit, cursor)
+
+    def _emit(
+        self,
+        tx: Tx,
+        event_id: UUID,
+        name: str,
+        context: Mapping[str, Any],
+        correlation_id: str | None,
+        emitted_by: str | None,
+        cause: UUID | None,
+    ) -> Event:
+        tenant = tenants.by_id(tx, self.tenant_id)
+        if tenant is None or not tenant.is_active:
+            raise UnknownTenant(self.tenant)
+        depth = self._depth(tx, cause)
+        by = emitted_by or (f"job:{cause}" if cause is not None else None)
+        emission = Emission(event_id, tenant, name, context, depth, by, correlation_id, tx.time())
+        outcomes = _answer(self.ground, tx, emission, triggers.answering(tx, tenant.id, patterns_for(name)))
+        row = {"id": event_id, "tenant_id": tenant.id, "name": name, "context": dict(context), "depth": depth}
+        return events.add(tx, {**row, "emitted_by": by, "outcomes": outcomes})
+
+    def _depth(self, tx: Tx, cause: UUID | None) -> int:
+        """One more than the event that made the job that emits this one."""
+        job = jobs.get(tx, self.tenant_id, cause) if cause is not None else None
+        if job is None:
+            return 0
+        if job.source != Source.EVENT or job.source_ref is None:
+            return 1
+        before = events.depth(tx, self.tenant_id, UUID(job.source_ref))
+        return 1 + (before or 0)
+
+
+def _answer(ground: Ground, tx: Tx, emission: Emission, found: Sequence[Trigger]) -> list[Outcome]:
+    """What each trigger makes of it. The jobs are written together."""
+    outcomes: list[Outcome] = []
+    made: dict[UUID, tuple[Outcome, NewJob]] = {}
+    known = definitions.by_ids(tx, {trigger.definition_id for trigger in found}) if found else {}
+    for trigger in found:
+        outcome, job = _decide(tx, emission, trigger, known[trigger.definition_id])
+        outcomes.append(outcome)
+        if job is not None:
+            made[job.id] = outcome, job
+    written = write(ground, tx, [job for _, job in made.values()]) if made else {}
+    for job_id, (outcome, _) in made.items():
+        if job_id not in written:
+            del outcome["job_id"]
+            outcome |= {"outcome": "error", "reason": "its definition was changed or archived at this very moment"}
+    return outcomes
+
+
+def _decide(tx: Tx, emission: Emission, trigger: Trigger, definition: Definition) -> tuple[Outcome, NewJob | None]:
+    def told(outcome: str, **more: str) -> Outcome:
+        return {"trigger_id": str(trigger.id), "label": trigger.label, "outcome": outcome, **more}
+
+    if not trigger.is_enabled:
+        return told("skipped", reason=f"disabled: {trigger.disabled_reason or 'by hand'}"), None
+    if not definition.is_active:
+        reason = f"The definition {definition.key!r} is archived."
+        triggers.disable(tx, [trigger.id], reason)
+        return told("error", reason=reason), None
+    if emission.depth >= MAX_DEPTH:
+        return told("skipped", reason=f"loop guard: events and jobs caused one another {emission.depth} times"), None
+    context = making.event_context(
+        trigger, emission.tenant.slug, emission.id, emission.name, emission.context, emission.moment
+    )
+    try:
+        params = making.rendered(trigger, definition, context)
+    except InvalidInput as error:
+        return told("error", reason=str(error)[:2000]), None
+    origin = Origin(
+        Source.EVENT, str(emission.id), correlation_id=emission.correlation_id, created_by=emission.emitted_by
+    )
+    job = making.new_job(trigger, definition, params, origin)
+    if trigger.dedupe_window_seconds:
+        window = trigger.dedupe_window_seconds
+        earlier = events.claim_fire(tx, trigger.id, making.fingerprint(params), job.id, window)
+        if earlier is not None:
+            return told("deduped", job_id=str(earlier), reason=f"the same params fired within {window} s"), None
+    return told("fired", job_id=str(job.id)), job
