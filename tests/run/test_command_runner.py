@@ -427,5 +427,29 @@ def test_a_killed_worker_takes_its_whole_trees_along(tmp_path: Path) -> None:
     wait_until(lambda: not directory.exists(), what="the removal of its directory")
 
 
+FORKING = """
+import os, sys
+from tests.run.test_command_runner import Desk, claim, guardian, runner
+made = runner(["echo", "x"])
+made.run(claim("c"), Desk())
+parents = guardian()
+if os.fork() == 0:
+    assert guardian() is not parents
+    made.run(claim("c"), Desk())
+    sys.exit(0)
+os.wait()
+assert os.path.isdir(parents.workspaces.base), "the forked process cleaned up after itself only"
+made.run(claim("c"), Desk())
+print("fine")
+"""
+
+
+def test_a_forked_worker_has_a_guardian_of_its_own() -> None:
+    done = subprocess.run(
+        [PYTHON, "-W", "error", "-c", FORKING], capture_output=True, text=True, env={**os.environ, **import_path()}
+    )
+    assert done.stdout.endswith("fine\n"), done.stderr
+
+
 def import_path() -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}  # noqa: PTH109

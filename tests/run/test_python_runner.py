@@ -199,6 +199,39 @@ def test_a_decorated_function_is_found_beneath_its_decoration(runner: PythonRunn
     assert isinstance(run(runner, jobs.decorated, {"a": 4}, isolation="process"), Succeeded)
 
 
+@pytest.mark.parametrize("seconds", ["soon", float("nan"), None])
+def test_a_snooze_that_makes_no_sense_is_explained(runner: PythonRunner, seconds: Any) -> None:
+    class Odd(Snooze):
+        def __init__(self) -> None:
+            self.seconds, self.reason = seconds, ""
+
+    def job() -> None:
+        raise Odd
+
+    outcome = run(runner, job)
+    assert isinstance(outcome, Failed) and "Snooze takes a number of seconds" in outcome.error
+
+
+def test_progress_takes_finite_numbers(runner: PythonRunner) -> None:
+    desk = Desk()
+
+    def job(ctx: Context, total: float | None = None) -> None:
+        ctx.progress(1, total, "x" * 5000)
+        ctx.progress(float("nan"))
+
+    outcome = run(runner, job, desk=desk)
+    assert isinstance(outcome, Failed) and "finite numbers" in outcome.error
+    assert len(desk.progress[0][2]) == 1000
+
+
+def test_an_object_with_an_async_call_is_async(runner: PythonRunner) -> None:
+    class Job:
+        async def __call__(self, a: int) -> int:
+            return a
+
+    assert run(runner, Job(), {"a": 3}) == Succeeded(3)
+
+
 async def sleepy(seconds: float, ctx: Context) -> str:
     await asyncio.sleep(seconds)
     return ctx.key

@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from functools import cached_property
+from math import isfinite
 from pathlib import Path
 from typing import Any, Protocol
 from uuid import UUID
@@ -23,6 +24,8 @@ from penstock.core.errors import InvalidInput
 from penstock.core.nouns import Claim
 from penstock.core.outcomes import Canceled, Evidence, Outcome
 from penstock.core.payload import plain
+
+MAX_MESSAGE = 1000
 
 
 class Control(Protocol):
@@ -144,7 +147,9 @@ class Context:
 
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
         """Say how far the work is. Cheap enough for every item of a loop."""
-        self._control.report_progress(done, total, message)
+        if not isfinite(done) or (total is not None and not isfinite(total)):
+            raise InvalidInput(f"progress takes finite numbers; got {done!r} of {total!r}.")
+        self._control.report_progress(done, total, message[:MAX_MESSAGE].replace("\0", "\ufffd"))
 
     def artifact(self, path: str | os.PathLike[str], **meta: Any) -> None:
         """Put a file that this run made on its record, with whatever else is worth knowing about it (JSON)."""

@@ -32,6 +32,7 @@ class Guardian:
 
     def __init__(self) -> None:
         self.mark = f"PENSTOCK_KEEPER={uuid.uuid4().hex}"
+        self._owner = os.getpid()
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self.workspaces = Workspaces()
@@ -109,21 +110,35 @@ class Guardian:
 
     def close(self) -> None:
         """Let the guardian end what is left, and go."""
+        if os.getpid() != self._owner:
+            return
         self.cells.close()
         with self._lock:
             self._stop()
 
 
 _guardian: Guardian | None = None
-_owner = 0
 _lock = threading.Lock()
+_inherited: list[Guardian] = []
 
 
 def guardian() -> Guardian:
-    """The guardian of this process, made when first needed; a forked process gets one of its own."""
-    global _guardian, _owner
+    """The guardian of this process, made when first needed."""
+    global _guardian
     with _lock:
-        if _guardian is None or _owner != os.getpid():
-            _guardian, _owner = Guardian(), os.getpid()
+        if _guardian is None:
+            _guardian = Guardian()
             atexit.register(_guardian.close)
         return _guardian
+
+
+def _after_fork() -> None:
+    """A forked process gets a guardian of its own; its parent's stays the parent's."""
+    global _guardian, _lock
+    _lock = threading.Lock()
+    if _guardian is not None:
+        _inherited.append(_guardian)
+        _guardian = None
+
+
+os.register_at_fork(after_in_child=_after_fork)

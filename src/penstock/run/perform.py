@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
+from math import isfinite
 from typing import Any
 
 from penstock.core.errors import InvalidPayload
@@ -35,7 +36,7 @@ def perform(call: Callable[[], Any], context: Context, control: Control, redacto
     except Skip as skip:
         return Skipped(_masked(str(skip), context, redactor), _evidence(context))
     except Snooze as snooze:
-        return Snoozed(snooze.seconds, _masked(snooze.reason, context, redactor), _evidence(context))
+        return _snoozed(snooze, context, redactor)
     except BaseException as error:
         return _raised(error, context, control, redactor)
     if context.expired():
@@ -48,6 +49,13 @@ def perform(call: Callable[[], Any], context: Context, control: Control, redacto
 def misfit(error: InvalidPayload, context: Context, redactor: Redactor) -> Failed:
     """The outcome of a job whose params its function does not take; it never started."""
     return Failed(_masked(str(error), context, redactor), fatal=True)
+
+
+def _snoozed(snooze: Snooze, context: Context, redactor: Redactor) -> Outcome:
+    seconds: object = snooze.seconds
+    if not isinstance(seconds, int | float) or not isfinite(seconds):
+        return Failed(f"Snooze takes a number of seconds; got {seconds!r}.", fatal=True, evidence=_evidence(context))
+    return Snoozed(seconds, _masked(str(snooze.reason), context, redactor), _evidence(context))
 
 
 def _returned(result: Any, context: Context) -> Outcome:

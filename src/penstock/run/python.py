@@ -60,7 +60,7 @@ class PythonRunner:
             raise InvalidInput(f"isolation is {isolation!r}; expected 'thread' or 'process'.")
         signature = read(function, (Context,))
         target = Target.of(function) if isolation == "process" else None
-        self._jobs[key] = _Job(function, signature, inspect.iscoroutinefunction(function), target)
+        self._jobs[key] = _Job(function, signature, _is_async(function), target)
         return signature
 
     def run(self, claim: Claim, control: Control) -> Outcome:
@@ -88,3 +88,7 @@ class PythonRunner:
         """End the loop's thread and the child processes."""
         self._loop.close()
         self._pool.close()
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004

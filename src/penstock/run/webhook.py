@@ -125,6 +125,10 @@ class WebhookRunner:
                 response = connection.getresponse()
                 watch.shorten(BODY_SECONDS)
                 return Answer(response.status, _excerpt(response))
+            except (OSError, http.client.HTTPException):
+                if watch.expired:
+                    raise TimeoutError from None
+                raise
             finally:
                 connection.close()
 
@@ -157,7 +161,11 @@ class WebhookRunner:
             except OSError as error:
                 last = error
                 continue
-            self._check(address, str(made.getpeername()[0]))
+            try:
+                self._check(address, str(made.getpeername()[0]))
+            except (Refused, OSError):
+                made.close()
+                raise
             return made
         raise last
 
@@ -175,6 +183,10 @@ class _Checked(http.client.HTTPConnection):
     def connect(self) -> None:
         self.sock = self._context.wrap_socket(self._raw, server_hostname=self.host) if self._context else self._raw
 
+    def close(self) -> None:
+        super().close()
+        self._raw.close()
+
 
 class _Deadline:
     """Shuts a connection down when its time is over. A timeout on each read would start anew with every byte."""
@@ -182,6 +194,7 @@ class _Deadline:
     def __init__(self, raw: socket.socket, at: float) -> None:
         self._raw = raw.dup()  # TLS takes the socket over; this handle stays ours
         self._at = at
+        self.expired = False
         self._timer = self._set(at)
 
     def _set(self, at: float) -> threading.Timer:
@@ -191,6 +204,7 @@ class _Deadline:
         return timer
 
     def _end(self) -> None:
+        self.expired = True
         _quietly(lambda: self._raw.shutdown(socket.SHUT_RDWR))
 
     def shorten(self, seconds: float) -> None:
