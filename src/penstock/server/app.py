@@ -15,8 +15,10 @@ from penstock.core.version import VERSION
 from penstock.queue.access import ensure_bootstrap
 from penstock.server import page, problems
 from penstock.server.auth import Gate
+from penstock.server.live import Hub
+from penstock.server.metrics import Metrics
 from penstock.server.middleware import Edge
-from penstock.server.routes import RESOURCES, health
+from penstock.server.routes import RESOURCES, health, metrics
 from penstock.server.settings import Settings
 
 DESCRIPTION = "Durable jobs in your own database: ask for them, see them, steer them."
@@ -55,8 +57,11 @@ def create_app(penstock: Penstock, settings: Settings | None = None) -> FastAPI:
     app.state.penstock = penstock
     app.state.settings = chosen
     app.state.gate = Gate(penstock, chosen)
+    app.state.hub = Hub(penstock.ground, chosen.stream_interval, chosen.stream_limit)
+    app.state.metrics = Metrics(penstock.ground, chosen.metrics_tenants)
     problems.install(app)
     app.include_router(health.router)
+    app.include_router(metrics.router)
     for routes in RESOURCES:
         app.include_router(routes.router)
     page.mount(app)

@@ -60,9 +60,10 @@ def depths(tx: Tx, tenant_ids: list[UUID], cap: int) -> dict[tuple[UUID, JobStat
     return found
 
 
-def enqueued_since(tx: Tx, first_id: UUID, cap: int) -> dict[UUID, int]:
-    """How many jobs each tenant was given from this id on, counted up to `cap` in all: ids grow with time."""
-    newest = select(jobs.c.tenant_id).where(jobs.c.id >= first_id).limit(cap).subquery()
+def enqueued_since(tx: Tx, since: datetime, cap: int) -> dict[UUID, int]:
+    """How many jobs each tenant was given since, counted up to `cap` in all. Ids are UUIDv7: they start with the time."""
+    first = UUID(int=int(since.timestamp() * 1000) << 80)
+    newest = select(jobs.c.tenant_id).where(jobs.c.id >= first).limit(cap).subquery()
     found = tx.rows(select(newest.c.tenant_id, func.count()).group_by(newest.c.tenant_id))
     return {row[0]: int(row[1]) for row in found}
 
@@ -117,3 +118,7 @@ def pulse(tx: Tx, tenant_id: UUID, also: list[UUID]) -> list[dict[str, Any]]:
     chosen = jobs.c.id.in_(select(ids.c.id))
     wanted = or_(chosen, jobs.c.id.in_(also)) if also else and_(chosen)
     return [dict(row) for row in tx.run(select(*LIGHT).where(jobs.c.tenant_id == tenant_id, wanted)).mappings()]
+
+
+def slug_of(tx: Tx, tenant_id: UUID) -> dict[UUID, str]:
+    return {row.id: row.slug for row in tx.rows(select(tenants.c.id, tenants.c.slug).where(tenants.c.id == tenant_id))}

@@ -1,7 +1,16 @@
 """One file per resource."""
 
-from penstock.server.routes import access, admin, jobs, worker
+from penstock.server.routes import access, admin, bulk, groups, jobs, overview, stream, worker
 from penstock.server.routing import Routes
 
-RESOURCES: tuple[Routes, ...] = (jobs.routes, worker.routes, access.routes, admin.routes)
-"""In the order in which paths are matched."""
+RESOURCES: tuple[Routes, ...] = (
+    bulk.routes,
+    jobs.routes,
+    stream.routes,
+    worker.routes,
+    groups.routes,
+    overview.routes,
+    access.routes,
+    admin.routes,
+)
+"""In the order in which paths are matched: fixed names before ids."""

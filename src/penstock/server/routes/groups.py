@@ -1,0 +1,101 @@
+"""Groups, and reservations of a tenant's next slot."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import Query
+
+from penstock.core.access import Need
+from penstock.core.errors import NotFound
+from penstock.core.wire import groups as wire
+from penstock.queue import reserve
+from penstock.server.calls import Unit
+from penstock.server.queries import Paged
+from penstock.server.routing import Caller, Routes
+from penstock.store import reservations
+
+routes = Routes("groups")
+
+
+@routes.post("/groups", Need.OPERATE, status_code=201)
+def create_group(call: Caller, body: wire.NewGroup) -> wire.Group:
+    """All jobs of the group, or none."""
+
+    def work(unit: Unit) -> wire.Group:
+        members = [(each.definition_key, each.payload) for each in body.jobs]
+        made = unit.groups().create(
+            members, body.mode, body.on_failure, label=body.label, priority=body.priority,
+            correlation_id=body.correlation_id, created_by=call.principal.actor, trace=call.trace,
+        )  # fmt: skip
+        told = {"mode": body.mode, "label": body.label, "jobs": [str(job.id) for job in made.jobs]}
+        unit.audit("group.create", "group", made.id, after=told)
+        return wire.Group.of(made)
+
+    return call.change(work, status=201)
+
+
+@routes.get("/groups", Need.VIEW)
+def list_groups(call: Caller, query: Annotated[Paged, Query()]) -> wire.GroupList:
+    """Newest first."""
+    found = call.groups().list(query.limit, query.offset)
+    return wire.GroupList(items=[wire.Group.of(each) for each in found])
+
+
+@routes.get("/groups/{group_id}", Need.VIEW)
+def get_group(call: Caller, group_id: UUID) -> wire.Group:
+    return wire.Group.of(call.groups().get(group_id))
+
+
+@routes.post("/groups/{group_id}/cancel", Need.OPERATE)
+def cancel_group(call: Caller, group_id: UUID) -> wire.Group:
+    """Cancel what waits, ask what runs to stop."""
+
+    def work(unit: Unit) -> wire.Group:
+        before = unit.groups().get(group_id)
+        after = unit.groups().cancel(group_id)
+        unit.audit("group.cancel", "group", group_id, {"status": before.status}, {"status": after.status})
+        return wire.Group.of(after)
+
+    return call.change(work)
+
+
+@routes.get("/reservations", Need.VIEW)
+def list_reservations(call: Caller) -> wire.ReservationList:
+    """The tenant's active reservation, if there is one."""
+    with call.read() as tx:
+        held = reservations.active(tx, call.tenant_id)
+    return wire.ReservationList(items=[] if held is None else [wire.Reservation.of(held)])
+
+
+@routes.post("/reservations", Need.OPERATE, status_code=201)
+def create_reservation(call: Caller, body: wire.NewReservation) -> wire.Reservation:
+    """Hold the tenant's next slot: nothing of the tenant is claimed until it is released, or expires. 409 if what
+    runs does not end in time, or somebody else holds it."""
+    owner = f"api:{call.principal.id}"
+    # Taken before the transaction that tells of it: it may have to wait, and claims must see it while it does
+    held = reserve.take(call.ground, call.tenant_id, body.wait_seconds, body.expires_in_seconds, owner)
+
+    def work(unit: Unit) -> wire.Reservation:
+        made = wire.Reservation.of(held)
+        unit.audit("reservation.create", "reservation", made.id, after=made)
+        return made
+
+    return call.change(work, status=201)
+
+
+@routes.delete("/reservations/{reservation_id}", Need.OPERATE)
+def release_reservation(call: Caller, reservation_id: UUID) -> wire.Reservation:
+    """The queue goes on."""
+
+    def work(unit: Unit) -> wire.Reservation:
+        held = reservations.active(unit.tx, call.tenant_id)
+        if held is None or held.id != reservation_id:
+            raise NotFound("reservation", reservation_id)
+        reservations.release(unit.tx, reservation_id)
+        after = wire.Reservation.of(held).model_copy(update={"status": "released"})
+        unit.audit("reservation.release", "reservation", reservation_id, wire.Reservation.of(held), after)
+        return after
+
+    return call.change(work)
