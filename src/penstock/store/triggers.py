@@ -138,6 +138,7 @@ def facts(tx: Tx, ids: Sequence[UUID]) -> dict[UUID, Facts]:
     active = jobs.c.status.in_((JobStatus.QUEUED, JobStatus.RUNNING))
     query = (
         select(triggers.c.id, func.sum(case((active, 1), else_=0)), func.max(jobs.c.finished_at))
+        .select_from(triggers)
         .join(jobs, (jobs.c.trigger_id == triggers.c.id) & jobs.c.id.in_(recent.correlate(triggers)))
         .where(triggers.c.id.in_(ids))
         .group_by(triggers.c.id)
