@@ -10,7 +10,7 @@ from penstock.core.errors import DatabaseUnavailable
 from penstock.core.ids import new_id
 from penstock.core.nouns import Claim
 from penstock.queue.ground import Ground
-from penstock.queue.record import Report, check_results, close_in
+from penstock.queue.record import Report, check_results, close_in, recorded
 from penstock.store import claims
 from penstock.store.database import Tx
 from penstock.store.faults import is_disconnect
@@ -64,7 +64,7 @@ def _after_lost_reply(
     """The commit may have happened. Our run ids tell: what carries them is ours already."""
     with ground.db.read() as tx:
         taken = claims.held(tx, run_ids)
-        closed = claims.recorded(tx, [(job_id, run_id) for job_id, run_id, _ in reports]) if reports else set()
+        closed = recorded(tx, reports) if reports else set()
     if taken or (reports and closed):
         stale.update({run_id for _, run_id, _ in reports} - closed)
         return taken

@@ -206,7 +206,14 @@ def enqueue_many(
     if connection is not None:
         with ground.db.joined(connection) as tx:
             return [job.id for job in _many_in(ground, tx, tenant_id, key, given, options)]
-    made = ground.db.transact(lambda tx: _many_in(ground, tx, tenant_id, key, given, options))
+    made: list[NewJob] = []
+
+    def work(tx: Tx) -> None:
+        if made and jobs.get(tx, tenant_id, made[0].id) is not None:
+            return  # an earlier try was committed after all, and with the first all of them
+        made[:] = _many_in(ground, tx, tenant_id, key, given, options)
+
+    ground.db.transact(work, retry_disconnects=True)
     ground.known_queues |= {job.queue for job in made}
     return [job.id for job in made]
 

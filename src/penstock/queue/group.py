@@ -42,9 +42,11 @@ def create(
     if len(members) > MAX_MEMBERS:
         raise InvalidInput(f"A group has at most {MAX_MEMBERS} jobs; got {len(members)}.")
     options = options.checked()
+    group_id = new_id()
 
     def work(tx: Tx) -> Group:
-        group_id = new_id()
+        if groups.header(tx, tenant_id, group_id) is not None:
+            return read(tx, tenant_id, group_id)  # an earlier try was committed after all
         new = []
         for number, (key, params) in enumerate(members, start=1):
             waits = mode == "sequential" and number > 1
@@ -66,7 +68,7 @@ def create(
     if connection is not None:
         with ground.db.joined(connection) as tx:
             return work(tx)
-    return ground.db.transact(work)
+    return ground.db.transact(work, retry_disconnects=True)
 
 
 def read(tx: Tx, tenant_id: UUID, group_id: UUID) -> Group:

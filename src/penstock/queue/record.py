@@ -11,9 +11,9 @@ from uuid import UUID
 from penstock.core.decide import Attempt, Resolution, RetryPolicy, decide
 from penstock.core.errors import DatabaseUnavailable, LeaseLost
 from penstock.core.nouns import Claim
-from penstock.core.outcomes import NOTHING, Outcome, Skipped, Succeeded
+from penstock.core.outcomes import NOTHING, Failed, Outcome, Skipped, Succeeded
 from penstock.core.payload import plain, storable
-from penstock.core.status import JobStatus, RetryMode
+from penstock.core.status import JobStatus, RetryMode, RunStatus
 from penstock.queue.ground import Ended, Ground
 from penstock.store import claims, groups
 from penstock.store.database import Tx
@@ -25,6 +25,8 @@ Report = tuple[UUID, UUID, Outcome]
 
 _ANY_ATTEMPT = Attempt(1, 1, RetryMode.REQUEUE)
 SHARDS = 8
+CRASH_RECOVERY = "crash recovery:"
+"""How the reason begins when not the worker but recovery closed a run."""
 _TOLD = ("stdout_tail", "stderr_tail", "artifacts", "log_path")
 
 
@@ -46,11 +48,23 @@ def finish_many(ground: Ground, reports: Sequence[Report], worker: str = "") -> 
         if not (is_disconnect(error) or is_disconnect(error.__cause__ or error)):
             raise
     # The reply to COMMIT may have been lost: what is closed by us is closed; the rest is tried once more.
-    pairs = [(job_id, run_id) for job_id, run_id, _ in reports]
     with ground.db.read() as tx:
-        done = claims.recorded(tx, pairs)
+        done = recorded(tx, reports)
     rest = [report for report in reports if report[1] not in done]
     return ground.db.transact(lambda tx: close_in(ground, tx, rest, worker)) if rest else set()
+
+
+def recorded(tx: Tx, reports: Sequence[Report]) -> set[UUID]:
+    """The runs that are closed as these reports say: for a caller whose COMMIT was not answered."""
+    found = claims.ended(tx, [(job_id, run_id) for job_id, run_id, _ in reports])
+    return {run_id for _, run_id, outcome in reports if run_id in found and not _by_recovery(outcome, *found[run_id])}
+
+
+def _by_recovery(outcome: Outcome, status: RunStatus, error: str | None) -> bool:
+    """Whether a run that was reported so was closed by recovery instead."""
+    if not isinstance(outcome, Failed):
+        return status is RunStatus.FAILED
+    return CRASH_RECOVERY in (error or "") and CRASH_RECOVERY not in outcome.error
 
 
 def check_results(reports: Sequence[Report]) -> None:

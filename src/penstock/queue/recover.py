@@ -10,7 +10,7 @@ from uuid import UUID
 from penstock.core.outcomes import Canceled, Failed, Outcome, Skipped, Succeeded, TimedOut
 from penstock.queue.ground import Ground
 from penstock.queue.identity import is_dead
-from penstock.queue.record import close_in
+from penstock.queue.record import CRASH_RECOVERY, close_in
 from penstock.store import claims, failpoints, groups, jobs, recovery, reservations, workers
 from penstock.store.database import Tx
 
@@ -74,7 +74,7 @@ def _abandoned(ground: Ground, tx: Tx, dead: Callable[[str], bool] | None) -> in
             row.id,
             row.run_id,
             Failed(
-                f"crash recovery: its worker {row.claimed_by} vanished"
+                f"{CRASH_RECOVERY} its worker {row.claimed_by} vanished"
                 + (" and its lease expired" if row.over else ""),
                 delay=random.random() * MAX_JITTER,
                 crashed=True,
@@ -92,7 +92,7 @@ def _without_run(ground: Ground, tx: Tx) -> int:
     for job in found:
         run_id = recovery.open_missing_run(tx, job)
         close_in(
-            ground, tx, [(job["id"], run_id, Failed("crash recovery: it was running without a run", crashed=True))]
+            ground, tx, [(job["id"], run_id, Failed(f"{CRASH_RECOVERY} it was running without a run", crashed=True))]
         )
     return len(found)
 

@@ -240,11 +240,11 @@ def policies(tx: Tx, ids: set[UUID]) -> dict[UUID, Any]:
     return {row.id: row.retry_policy for row in found}
 
 
-def recorded(tx: Tx, pairs: Sequence[tuple[UUID, UUID]]) -> set[UUID]:
-    """Of these (job, run) pairs, the runs that are closed already: for a caller whose COMMIT was not answered."""
-    query = select(runs.c.id).where(
+def ended(tx: Tx, pairs: Sequence[tuple[UUID, UUID]]) -> dict[UUID, tuple[RunStatus, str | None]]:
+    """Of these (job, run) pairs, how the runs that are closed ended, by run id."""
+    query = select(runs.c.id, runs.c.status, runs.c.error).where(
         runs.c.job_id.in_([job_id for job_id, _ in pairs]),
         runs.c.id.in_([run_id for _, run_id in pairs]),
         runs.c.status != RunStatus.RUNNING,
     )
-    return {row.id for row in tx.rows(query)}
+    return {row.id: (RunStatus(row.status), row.error) for row in tx.rows(query)}
