@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import warnings
 from collections.abc import Callable
 from multiprocessing.connection import Connection as Pipe
 from multiprocessing.context import ForkProcess
@@ -95,7 +96,10 @@ def _gather(context: Any, bodies: list[Callable[[], Outcome]]) -> Outcome:
     for body in bodies:
         here, there = context.Pipe(duplex=False)
         child = context.Process(target=_child, args=(body, there))
-        child.start()
+        with warnings.catch_warnings():
+            # Our one thread is the heartbeat, which the child starts anew.
+            warnings.filterwarnings("ignore", "This process .* multi-threaded", DeprecationWarning)
+            child.start()
         there.close()
         children.append((child, here))
     outcome, raised = Outcome(), None

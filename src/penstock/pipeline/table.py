@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlalchemy import Table as SqlTable
@@ -17,7 +18,7 @@ from penstock.pipeline.rows import TableRows
 from penstock.store.database import Tx
 from penstock.store.pipeline import physical, rows
 from penstock.store.pipeline.algebra import Source
-from penstock.store.pipeline.shape import Shape
+from penstock.store.pipeline.shape import Attribute, Shape
 
 if TYPE_CHECKING:
     from penstock.pipeline.schema import Schema
@@ -132,14 +133,18 @@ class Table(TableRows, metaclass=TableMeta):
             cls._sql = physical.table(schema.connection.backend, shape)
         connection: Connection = schema.connection
         self.connection = connection
-        self.attributes = cls._attributes()
-        self.source = Source.of(cls._sql)
         self.tables = frozenset((shape.full_name,))
         self.base = shape
 
-    @classmethod
-    def _attributes(cls) -> dict[str, Any]:
-        return {attribute.name: attribute for attribute in cls.declared_shape().attributes}
+    @cached_property
+    def attributes(self) -> dict[str, Attribute]:  # type: ignore[override]
+        return {attribute.name: attribute for attribute in self.base.attributes}
+
+    @cached_property
+    def source(self) -> Source:  # type: ignore[override]
+        """The table under a name of its own; made when asked for, since an insert does not ask."""
+        assert self._sql is not None
+        return Source.of(self._sql)
 
     @property
     def table_name(self) -> str:
