@@ -176,3 +176,62 @@ def test_a_worker_claims_beats_completes_and_fails_over_http(world: World) -> No
     attempt = viewer.get(f"/api/v1/jobs/{second}/attempts").json()["items"][0]
     assert (attempt["status"], attempt["error_text"], attempt["attempt_no"]) == ("failed", "broken", 1)
     assert viewer.get(f"/api/v1/jobs/{first}").json()["result"] == {"ok": 1}
+
+
+EVENT_TRIGGER = {
+    "label": "Resync on folder change",
+    "trigger_type": "event",
+    "event_name": "provider.folder.updated",
+    "definition_key": "sync-dropbox",
+    "payload_template": {"provider_id": "{{event.provider_id}}", "path_prefix": "{{event.folder_path}}"},
+    "dedupe_window_seconds": 120,
+}
+SCHEDULE_TRIGGER = {
+    "label": "Nightly provider sync",
+    "trigger_type": "schedule",
+    "cron_expr": "0 2 * * *",
+    "timezone": "America/New_York",
+    "definition_key": "sync-dropbox",
+    "payload_template": {"path_prefix": "/"},
+}
+
+
+def test_triggers_of_the_seed_are_created_listed_changed_and_deleted(world: World) -> None:
+    world.client().post("/api/v1/admin/jobs/definitions", json=DEFINITION)
+    tenant = world.client("tenant_admin")
+    event = tenant.post("/api/v1/jobs/triggers", json=EVENT_TRIGGER)
+    schedule = tenant.post("/api/v1/jobs/triggers", json=SCHEDULE_TRIGGER)
+    for made, given in ((event, EVENT_TRIGGER), (schedule, SCHEDULE_TRIGGER)):
+        assert made.status_code == 201, made.text
+        assert {name: made.json()[name] for name in given} == given
+    assert {each["label"] for each in tenant.get("/api/v1/jobs/triggers").json()["items"]} == {
+        EVENT_TRIGGER["label"],
+        SCHEDULE_TRIGGER["label"],
+    }
+    path = f"/api/v1/jobs/triggers/{schedule.json()['id']}"
+    moved = tenant.patch(path, json={"cron_expr": "30 3 * * *", "is_enabled": False})
+    assert (moved.json()["cron_expr"], moved.json()["is_enabled"]) == ("30 3 * * *", False)
+    stale = tenant.patch(path, json={"label": "x", "version": schedule.json()["version"]})
+    assert (stale.status_code, stale.json()["code"]) == (409, "conflict")
+    preview = tenant.get(f"{path}/preview", params={"count": 10}).json()
+    assert len(preview["items"]) == 10
+    assert {each["local"][11:16] for each in preview["items"]} == {"03:30"}
+    assert tenant.delete(path).status_code == 204
+    assert tenant.get(path).status_code == 404
+    twice = tenant.post("/api/v1/jobs/triggers", json=EVENT_TRIGGER)
+    assert (twice.status_code, twice.json()["code"]) == (409, "conflict")
+
+
+def test_an_event_makes_the_jobs_of_its_triggers(world: World) -> None:
+    world.client().post("/api/v1/admin/jobs/definitions", json=DEFINITION)
+    tenant = world.client("tenant_admin")
+    tenant.post("/api/v1/jobs/triggers", json=EVENT_TRIGGER)
+    context = {"provider_id": "6f46a1d8-6e2b-4ecf-8b46-9ec2e6a37f09", "folder_path": "/photos"}
+    event = tenant.post("/api/v1/events", json={"name": "provider.folder.updated", "context": context})
+    assert event.status_code == 201, event.text
+    [job_id] = event.json()["job_ids"]
+    job = tenant.get(f"/api/v1/jobs/{job_id}").json()
+    assert (job["source"], job["source_ref"]) == ("event", event.json()["id"])
+    assert job["payload"] == {"provider_id": context["provider_id"], "path_prefix": "/photos"}
+    again = tenant.post("/api/v1/events", json={"name": "provider.folder.updated", "context": context}).json()
+    assert (again["job_ids"], again["outcomes"][0]["outcome"]) == ([], "deduped")

@@ -74,13 +74,12 @@ def up(
 def _parts(app: Penstock, commands: Path | None, concurrency: int) -> list[Any]:
     """The worker and the scheduler, started."""
     parts: list[Any] = []
-    scheduler = getattr(app, "scheduler", None)
-    if scheduler is not None:
-        parts.append(scheduler().start())
-    if commands is not None or app.functions:
-        parts.append(app.worker(concurrency, commands=commands).start())
-    else:
-        err().print("No worker: give --commands FILE or --app module:attribute to run jobs here, too.", markup=False)
+    scheduler = app.scheduler()
+    scheduler.start()
+    parts.append(scheduler)
+    if commands is None and not app.functions:
+        err().print("Give --commands FILE or --app module:attribute to run your own jobs here, too.", markup=False)
+    parts.append(app.worker(concurrency, commands=commands).start())
     return parts
 
 

@@ -8,8 +8,10 @@ from typing import Annotated, Any, TypeVar
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
 
 from penstock.core.access import Need
+from penstock.core.errors import Fault
 from penstock.server.bodies import StrictRequest
 from penstock.server.calls import Call
 from penstock.server.problems import Problem, documented
@@ -25,6 +27,7 @@ class Guarded(APIRoute):
         handle = super().get_route_handler()
         need = (self.openapi_extra or {}).get("x-need")
         takes_body = self.body_field is not None
+        known = query_names(self)
 
         async def guarded(request: Request) -> Response:
             request = StrictRequest(request.scope, request.receive)
@@ -32,9 +35,30 @@ class Guarded(APIRoute):
                 request.state.call = await request.app.state.gate.admit(request, Need(need))
             if takes_body and await request.body() and not _is_json(request):
                 raise Problem(415, "unsupported_media_type", "Send the body as Content-Type: application/json.")
+            _check_query(request, known)
             return await handle(request)
 
         return guarded
+
+
+def query_names(route: APIRoute) -> frozenset[str]:
+    """The names that a route's query may have."""
+    found: set[str] = set()
+    for param in route.dependant.query_params:
+        kind = param.field_info.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            found |= set(kind.model_fields)
+        else:
+            found.add(param.alias)
+    return frozenset(found)
+
+
+def _check_query(request: Request, known: frozenset[str]) -> None:
+    unknown = sorted(set(request.query_params) - known)
+    if unknown:
+        faults = [Fault(f"query.{name[:100]}", "is not known here") for name in unknown]
+        told = f"Known are: {', '.join(sorted(known))}." if known else "This address takes none."
+        raise Problem(422, "invalid_input", f"Unknown query parameters: {', '.join(unknown)[:200]}. {told}", faults)
 
 
 def _is_json(request: Request) -> bool:

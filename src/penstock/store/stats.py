@@ -10,7 +10,7 @@ from sqlalchemy import and_, func, literal, or_, select, union_all
 
 from penstock.core.status import JobStatus
 from penstock.store.database import Tx
-from penstock.store.tables import jobs, tallies, tenants
+from penstock.store.tables import jobs, tallies, tenants, triggers
 
 NEWEST = 200
 OPEN = 500
@@ -122,3 +122,15 @@ def pulse(tx: Tx, tenant_id: UUID, also: list[UUID]) -> list[dict[str, Any]]:
 
 def slug_of(tx: Tx, tenant_id: UUID) -> dict[UUID, str]:
     return {row.id: row.slug for row in tx.rows(select(tenants.c.id, tenants.c.slug).where(tenants.c.id == tenant_id))}
+
+
+def upcoming(tx: Tx, tenant_id: UUID, limit: int) -> list[Any]:
+    """The next moment of each enabled schedule, soonest first: rows of id, label, definition_key, next_trigger_at."""
+    query = select(triggers.c.id, triggers.c.label, triggers.c.definition_key, triggers.c.next_trigger_at).where(
+        triggers.c.tenant_id == tenant_id,
+        triggers.c.trigger_type == "schedule",
+        triggers.c.is_enabled,
+        triggers.c.deleted_at.is_(None),
+        triggers.c.next_trigger_at.is_not(None),
+    )
+    return list(tx.rows(query.order_by(triggers.c.next_trigger_at, triggers.c.id).limit(limit)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -280,9 +281,12 @@ class Triggers:
         )
 
     def _checked(self, tx: Tx, trigger: Trigger, definition: Definition) -> Trigger:
-        """A schedule's params are known when it is made: refuse them now rather than at two in the morning."""
+        """A schedule's params are known when it is made: refuse what is wrong now rather than at two in the morning.
+        What is missing may still come from the definition's defaults; seed 002's own example counts on that."""
         if trigger.trigger_type == "schedule":
-            making.rendered(trigger, definition, making.schedule_context(trigger, self.tenant, tx.time()))
+            schema = {name: part for name, part in definition.arg_schema.items() if name != "required"}
+            context = making.schedule_context(trigger, self.tenant, tx.time())
+            making.rendered(trigger, dataclasses.replace(definition, arg_schema=schema), context)
         return trigger
 
     def _definition(self, tx: Tx, key: str) -> Definition:

@@ -1,15 +1,17 @@
 """One file per resource."""
 
-from penstock.server.routes import access, admin, bulk, groups, jobs, overview, stream, worker
+from penstock.server.routes import access, admin, bulk, groups, jobs, overview, reach, stream, triggers, worker
 from penstock.server.routing import Routes
 
 RESOURCES: tuple[Routes, ...] = (
     bulk.routes,
+    triggers.routes,
     jobs.routes,
     stream.routes,
     worker.routes,
     groups.routes,
     overview.routes,
+    reach.routes,
     access.routes,
     admin.routes,
 )
