@@ -43,12 +43,16 @@ class Flight:
     def unstarted(self) -> list[RunControl]:
         """Take everything out of the buffer that no executor has taken yet."""
         taken: list[RunControl] = []
+        ends = 0
         while True:
             try:
                 control = self.ready.get_nowait()
             except Empty:
-                return taken
-            if control is None:  # an executor was told to end, and still is to
-                self.ready.put(None)
-                return taken
-            taken.append(control)
+                break
+            if control is None:
+                ends += 1
+            else:
+                taken.append(control)
+        for _ in range(ends):  # executors that were told to end still are to
+            self.ready.put(None)
+        return taken

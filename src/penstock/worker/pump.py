@@ -35,6 +35,9 @@ STALE_BUFFER_SECONDS = 0.5
 LOOK_AHEAD_SECONDS = 0.2
 """How often at most we ask when the next job is due."""
 
+FULL_SECONDS = 0.25
+"""How long a full worker waits for a run to end before it looks after its buffer."""
+
 MAX_CLAIM = 500
 REMEMBER_DEFINITIONS_SECONDS = 10.0
 
@@ -69,12 +72,18 @@ class Pump(Service):
         self._reporter = reporter
         self._beats = beats
         self._finished: list[RunControl] = []
+        self._closed = False
         self._hungry = True
         self._look_at = 0.0
         self._looked_ahead_at = 0.0
         self._pid = os.getpid()
         self._timeouts: dict[UUID, float] = {}
         self._timeouts_until = 0.0
+
+    def close_intake(self) -> None:
+        """Claim nothing more, and give back what was not started; go on reporting."""
+        self._closed = True
+        self._flight.wake()
 
     def stop(self) -> None:
         super().stop()
@@ -85,7 +94,7 @@ class Pump(Service):
 
     def step(self) -> None:
         self._gather()
-        if self.stopping.is_set():
+        if self._closed:
             self.give_back()
         self._release_stale()
         room = self._room()
@@ -95,7 +104,7 @@ class Pump(Service):
     def _gather(self) -> None:
         """Wait for something to happen, then take everything that has."""
         inbox = self._flight.inbox
-        wait = 0.0 if self._hungry and self._room() else max(0.0, self._look_at - time.monotonic())
+        wait = self._patience()
         try:
             self._take(inbox.get(timeout=wait) if wait else inbox.get_nowait())
         except Empty:
@@ -113,6 +122,14 @@ class Pump(Service):
             except Empty:
                 return
 
+    def _patience(self) -> float:
+        """How long there is nothing to do but to listen."""
+        if self._finished:
+            return 0.0
+        if not self._room():
+            return FULL_SECONDS
+        return 0.0 if self._hungry else max(0.0, self._look_at - time.monotonic())
+
     def _take(self, message: RunControl | None) -> None:
         if message is None:
             self._hungry = True
@@ -120,7 +137,7 @@ class Pump(Service):
             self._finished.append(message)
 
     def _room(self) -> int:
-        if self.stopping.is_set():
+        if self._closed:
             return 0
         held = len(self._flight.runs) - len(self._finished)
         return max(0, min(self.pace.capacity - held, MAX_CLAIM))

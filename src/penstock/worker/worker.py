@@ -153,7 +153,7 @@ class Worker:
         if not self._started or self._over.is_set():
             return
         self._log("worker_stopping", running=len(self.flight.under_way()), grace=self.grace)
-        self.pump.stop()
+        self.pump.close_intake()
         self._executors.stop()
         self._wait_for_runs(self.grace)
         for control in self.flight.under_way():
@@ -180,8 +180,8 @@ class Worker:
                 self.flight.inbox.put(control)
 
     def _end_services(self) -> None:
+        self.pump.stop()
         self.pump.join(STOP_SECONDS)
-        self.pump.give_back()
         self.pump.drain(time.monotonic() + STOP_SECONDS)
         for service in self._services:
             service.stop()

@@ -1,0 +1,136 @@
+"""How a worker ends, and what becomes of what it held."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from penstock import Context, InvalidInput, Penstock
+from penstock.core.status import JobStatus, RunStatus
+from tests.worker.conftest import ended, eventually, working
+
+
+def test_running_work_may_end_within_the_grace(app: Penstock) -> None:
+    go = threading.Event()
+
+    @app.job(key="slow")
+    def slow() -> str:
+        go.wait(10)
+        return "done"
+
+    job = slow.enqueue()
+    worker = app.worker().start()
+    eventually(worker.flight.under_way)
+    threading.Timer(0.2, go.set).start()
+    worker.stop(grace=10)
+    assert app.jobs.get(job.id).result == "done"
+
+
+def test_what_does_not_end_is_canceled_by_shutdown_and_tried_again(app: Penstock) -> None:
+    @app.job(key="endless", max_attempts=2)
+    def endless(ctx: Context) -> None:
+        while not ctx.canceled():
+            time.sleep(0.01)
+
+    job = endless.enqueue()
+    worker = app.worker().start()
+    eventually(worker.flight.under_way)
+    worker.stop(grace=0.1)
+    after = app.jobs.get(job.id)
+    assert (after.status, after.attempt_no) == (JobStatus.QUEUED, 1)
+    (run,) = app.jobs.runs(job.id)
+    assert (run.status, run.error) == (RunStatus.CANCELED, "the worker was shut down")
+    assert app.doctor().clean
+
+
+def test_a_job_that_never_looks_is_left_behind_but_not_left_running(
+    app: Penstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.worker.worker.STOP_SECONDS", 0.3)
+    go = threading.Event()
+
+    @app.job(key="deaf")
+    def deaf() -> None:
+        go.wait(30)
+
+    job = deaf.enqueue()
+    worker = app.worker(concurrency=1).start()
+    eventually(worker.flight.under_way)
+    worker.stop(grace=0)
+    try:
+        assert app.jobs.get(job.id).status is JobStatus.QUEUED
+        assert app.jobs.runs(job.id)[0].status is RunStatus.CANCELED
+    finally:
+        go.set()
+
+
+def test_unstarted_claims_go_back_untouched_and_in_order(app: Penstock) -> None:
+    quick, hold = threading.Event(), threading.Event()
+    order: list[int] = []
+
+    @app.job(key="note")
+    def note(i: int) -> None:
+        if i >= 400:
+            quick.set()
+            hold.wait(10)
+        order.append(i)
+
+    ids = app.enqueue_many("note", [{"i": i} for i in range(1000)])
+    worker = app.worker(concurrency=1).start()
+    assert quick.wait(20)
+    eventually(lambda: app.jobs.summary().running > 1, what="a buffer")
+    threading.Timer(0.1, hold.set).start()
+    worker.stop(grace=10)
+    after = {job.id: job for job in app.jobs.list(limit=1000)}
+    done = [after[i].status is JobStatus.SUCCEEDED for i in ids]
+    assert done == sorted(done, reverse=True), "claims were given back out of order"
+    returned = [after[i] for i in ids if after[i].status is JobStatus.QUEUED]
+    assert len(returned) == 1000 - len(order) > 0
+    assert all(job.attempt_no == 0 and job.started_at is None for job in returned)
+    assert app.doctor().clean
+    with working(app, concurrency=1):
+        eventually(lambda: app.jobs.summary().queued == app.jobs.summary().running == 0)
+    assert order == list(range(1000)), "a restart did not resume in order"
+
+
+def test_a_full_buffer_behind_a_long_job_is_given_back(app: Penstock) -> None:
+    stuck, hold = threading.Event(), threading.Event()
+
+    @app.job(key="note")
+    def note(i: int) -> None:
+        if i == 400:
+            stuck.set()
+            hold.wait(30)
+
+    app.enqueue_many("note", [{"i": i} for i in range(600)])
+    with working(app, concurrency=1):
+        assert stuck.wait(20)
+        eventually(lambda: app.jobs.summary().running == 1, what="giving the buffer back")
+        assert app.jobs.summary().queued > 0
+        hold.set()
+        eventually(lambda: app.jobs.summary().queued == app.jobs.summary().running == 0)
+    assert app.doctor().clean
+
+
+def test_a_canceled_job_is_told_within_about_a_second(app: Penstock) -> None:
+    @app.job(key="endless")
+    def endless(ctx: Context) -> None:
+        while not ctx.canceled():
+            time.sleep(0.01)
+
+    with working(app, lease=60):
+        job = endless.enqueue()
+        eventually(lambda: app.jobs.get(job.id).status is JobStatus.RUNNING)
+        app.jobs.cancel(job.id)
+        after = ended(app, job, seconds=5)
+    assert after.status is JobStatus.CANCELED
+    assert app.jobs.runs(job.id)[0].status is RunStatus.CANCELED
+
+
+def test_a_worker_starts_once(app: Penstock) -> None:
+    worker = app.worker().start()
+    worker.stop()
+    with pytest.raises(InvalidInput, match="started before"):
+        worker.start()
