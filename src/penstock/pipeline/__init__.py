@@ -30,6 +30,7 @@ from penstock.pipeline.auto import AutoPopulate, Computed, Imported
 from penstock.pipeline.blob import pack, unpack
 from penstock.pipeline.config import Config, config
 from penstock.pipeline.declare import DefinitionChanged
+from penstock.pipeline.diagram import Diagram
 from penstock.pipeline.errors import (
     AccessError,
     BlobError,
@@ -52,6 +53,7 @@ from penstock.pipeline.jobs import JobsTable
 from penstock.pipeline.relation import Heading, Relation, Top
 from penstock.pipeline.restrict import AndList, Not
 from penstock.pipeline.retry import RetryPolicy
+from penstock.pipeline.runner import populate_job
 from penstock.pipeline.schema import Schema
 from penstock.pipeline.table import Lookup, Manual, Part, Table
 
@@ -68,6 +70,7 @@ __all__ = [
     "DataJointError",
     "DefinitionChanged",
     "DefinitionError",
+    "Diagram",
     "DuplicateError",
     "EmptyMake",
     "Heading",
@@ -95,5 +98,6 @@ __all__ = [
     "TransientError",
     "config",
     "pack",
+    "populate_job",
     "unpack",
 ]
