@@ -451,5 +451,14 @@ def test_a_forked_worker_has_a_guardian_of_its_own() -> None:
     assert done.stdout.endswith("fine\n"), done.stderr
 
 
+def test_a_guardian_that_was_never_needed_leaves_nothing() -> None:
+    script = (
+        "from penstock.run.guardian import guardian as g; print(g().workspaces.base, g().cells.base or '', sep='\\n')"
+    )
+    done = subprocess.run([PYTHON, "-c", script], capture_output=True, text=True, env={**os.environ, **import_path()})
+    made = [Path(line) for line in done.stdout.splitlines() if line]
+    assert made and not [path for path in made if path.exists()], done.stderr
+
+
 def import_path() -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}  # noqa: PTH109

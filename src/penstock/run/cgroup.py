@@ -56,6 +56,7 @@ class Cells:
 
     def __init__(self) -> None:
         self.base: str | None = _make_base()
+        self._made_base = self.base
         self._lock = threading.Lock()
         self._free: list[Cell] = []
         self._made = 0
@@ -92,6 +93,9 @@ class Cells:
             free, self._free = self._free, []
         for cell in free:
             cell.remove()
+        if self._made_base is not None:
+            with contextlib.suppress(OSError):
+                os.rmdir(self._made_base)  # noqa: PTH106
 
 
 def _make_base() -> str | None:

@@ -112,9 +112,10 @@ class Guardian:
         """Let the guardian end what is left, and go."""
         if os.getpid() != self._owner:
             return
-        self.cells.close()
         with self._lock:
             self._stop()
+        self.cells.close()
+        self.workspaces.close()
 
 
 _guardian: Guardian | None = None

@@ -46,6 +46,10 @@ class Workspaces:
                 os.chmod(path, 0o700)  # noqa: PTH101
             shutil.rmtree(path, ignore_errors=True)
 
+    def close(self) -> None:
+        """Remove them all."""
+        shutil.rmtree(self.base, ignore_errors=True)
+
 
 def _is_pristine(path: str) -> bool:
     try:
