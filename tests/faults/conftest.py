@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock import Config, Penstock
+from penstock.core.status import JobStatus
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def eventually(true: Callable[[], Any], seconds: float = 30.0, what: str = "it") -> Any:
+    until = time.monotonic() + seconds
+    while not (found := true()):
+        assert time.monotonic() < until, f"{what} did not happen within {seconds:g} s"
+        time.sleep(0.02)
+    return found
+
+
+class Stage:
+    """An app, worker processes that can be hurt, and the ground truth of what they did."""
+
+    def __init__(self, url: str, directory: Path) -> None:
+        self.url = url
+        self.directory = directory
+        self.mark = f"fault-{uuid.uuid4().hex}"
+        self.effects = directory / "effects"
+        self.clock = directory / "clock"
+        self.clock.write_text("0")
+        self.app = Penstock(url, config=Config(lease_seconds=2.0, poll_seconds=0.3, grace_seconds=5.0))
+        self.workers: list[subprocess.Popen[bytes]] = []
+        self.logs: list[Path] = []
+        from tests.faults import jobs
+
+        for function in jobs.app.functions.values():
+            self.app.define(function.key, **function.definition)
+
+    def worker(self, *options: str, prefix: tuple[str, ...] = (), **environment: str) -> subprocess.Popen[bytes]:
+        """Start a worker process."""
+        log = self.directory / f"worker-{len(self.workers)}.log"
+        command = [sys.executable, "-m", "penstock.cli", "worker", "--app", "tests.faults.jobs:app", "--json-logs"]
+        with log.open("wb") as output:
+            child = subprocess.Popen(
+                [*prefix, *command, "--lease", "2", "--grace", "5", *options],
+                cwd=REPOSITORY,
+                stdout=output,
+                stderr=output,
+                env={**os.environ, "PENSTOCK_DATABASE_URL": self.url, "FAULT_EFFECTS": str(self.effects),
+                     "FAULT_MARK": self.mark, **environment},
+            )  # fmt: skip
+        self.workers.append(child)
+        self.logs.append(log)
+        return child
+
+    def lines(self) -> list[str]:
+        return self.effects.read_text().splitlines() if self.effects.exists() else []
+
+    def logged(self, worker: subprocess.Popen[bytes]) -> str:
+        return self.logs[self.workers.index(worker)].read_text()
+
+    def drained(self, seconds: float = 40.0) -> None:
+        """Wait until nothing waits or runs."""
+
+        def empty() -> bool:
+            summary = self.app.jobs.summary()
+            return summary.queued == summary.running == 0
+
+        eventually(empty, seconds, "the drain")
+
+    def all_well(self, jobs: int) -> None:
+        """Every job succeeded, no promise was broken, and no process was left."""
+        counts = {status: n for status, n in self.app.jobs.summary().counts.items() if n}
+        assert counts == {JobStatus.SUCCEEDED: jobs}
+        self.healthy()
+
+    def healthy(self) -> None:
+        self.stop_workers()
+        eventually(lambda: not self.left_processes(), 10, "the end of every process")
+        health = self.app.doctor()
+        assert health.clean, health.violations
+
+    def stop_workers(self) -> None:
+        for worker in self.workers:
+            if worker.poll() is None:
+                worker.send_signal(signal.SIGCONT)
+                worker.send_signal(signal.SIGTERM)
+        for worker in self.workers:
+            worker.wait(30)
+
+    def left_processes(self) -> list[int]:
+        """Processes, zombies too, that our workers or their commands started."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit() and int(entry.name) != os.getpid():
+                try:
+                    told = (entry / "environ").read_bytes() + (entry / "cmdline").read_bytes()
+                except OSError:
+                    continue
+                if self.mark.encode() in told:
+                    found.append(int(entry.name))
+        return found
+
+    def close(self) -> None:
+        for worker in self.workers:
+            if worker.poll() is None:
+                worker.kill()
+                worker.wait()
+        for pid in self.left_processes():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self.app.close()
+
+
+@pytest.fixture
+def stage(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    monkeypatch.setenv("PENSTOCK_DATABASE_URL", url)
+    made = Stage(url, tmp_path)
+    yield made
+    made.close()
