@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse, PlainTextResponse, Response
 from starlette.exceptions import HTTPException
 
@@ -19,7 +19,7 @@ def mount(app: FastAPI, folder: Path = PAGE) -> None:
     """Serve the page at /. Any address that is no file is the page's own to route."""
     root = folder.resolve()
 
-    def page(path: str = "") -> Response:
+    def page(request: Request, path: str = "") -> Response:
         if path.split("/", 1)[0] in OURS:
             raise HTTPException(404)
         if not (root / "index.html").is_file():
@@ -29,8 +29,8 @@ def mount(app: FastAPI, folder: Path = PAGE) -> None:
         found = (root / path).resolve() if "\0" not in path else root
         if found.is_file() and found.is_relative_to(root):
             return FileResponse(found, headers=FOREVER if "assets" in found.parts else FRESH)
-        if "." in path.rsplit("/", 1)[-1]:
-            raise HTTPException(404)
+        if path and "text/html" not in request.headers.get("accept", ""):
+            raise HTTPException(404)  # only a browser that wants a page is given one
         return FileResponse(root / "index.html", headers=FRESH)
 
     app.add_api_route("/{path:path}", page, methods=["GET"], include_in_schema=False, response_model=None)
