@@ -1,6 +1,7 @@
 # Every target sets up what it needs: a virtual environment in .venv with Penstock and its tools.
 PYTHON ?= python3
 VENV := .venv
+PORT ?= 8080
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
@@ -13,8 +14,11 @@ $(STAMP): pyproject.toml requirements-dev.txt
 	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements-dev.txt -e '.[all]'
 	touch $(STAMP)
 
+# A fresh SQLite file each time, with a demonstration worth looking at.
 run: $(STAMP)
-	$(BIN)/penstock up
+	rm -rf .demo && mkdir .demo
+	PENSTOCK_DATABASE_URL=sqlite:///.demo/penstock.db $(BIN)/penstock up --port $(PORT) --app examples.demo.app:app \
+	  --commands examples/demo/commands.toml --pipeline examples.demo.lab
 
 test: $(STAMP) check
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup $(PYTEST_ARGS)

@@ -16,10 +16,12 @@ from penstock.core.clock import Clock
 from penstock.core.config import Config
 from penstock.core.errors import Conflict
 from penstock.core.nouns import Definition, Health, Job, Reservation
-from penstock.core.redact import Redactor
+from penstock.core.outcomes import Fatal
 from penstock.core.reach import Event
+from penstock.core.redact import Redactor
 from penstock.core.signature import arg_schema
 from penstock.core.webhook import Egress
+from penstock.pipeline.runner import populate_job
 from penstock.queue import define as defining
 from penstock.queue import doors, enqueue, observe, recover
 from penstock.queue.enqueue import Options
@@ -64,6 +66,18 @@ class Shared:
     defined: set[str] = field(default_factory=set)
     egress: Egress = field(default_factory=Egress)
     """Where webhooks may go."""
+
+
+def populating(modules: Sequence[str]) -> Callable[..., dict[str, Any]]:
+    """What a job with `runner="populate"` calls. Only tables of these modules: what runs is the worker's to say."""
+
+    def populate(ctx: Context, **params: Any) -> dict[str, Any]:
+        table = str(params.get("table", ""))
+        if table.partition(":")[0] not in modules:
+            raise Fatal(f"This worker populates tables of {', '.join(modules)}; {table!r} is not among them.")
+        return populate_job(params, ctx)
+
+    return populate
 
 
 class Task(Generic[P, R]):
@@ -261,16 +275,21 @@ class Penstock:
         keys: Sequence[str] | None = None,
         commands: str | os.PathLike[str] | None = None,
         log_dir: str | os.PathLike[str] | None = None,
+        pipelines: Sequence[str] = (),
         grace: float = 30.0,
         lease: float | None = None,
     ) -> Worker:
-        """A worker for the registered functions and the commands of a commands file; `run()` it, or `start()` it."""
-        runners = self.runners(commands, log_dir)
+        """A worker for the registered functions, the commands of a commands file, and the tables of pipeline modules;
+        `run()` it, or `start()` it."""
+        runners = self.runners(commands, log_dir, pipelines)
         self.sync_definitions()
         return Worker(self.ground, runners, concurrency=concurrency, queues=queues, keys=keys, grace=grace, lease=lease)
 
     def runners(
-        self, commands: str | os.PathLike[str] | None = None, log_dir: str | os.PathLike[str] | None = None
+        self,
+        commands: str | os.PathLike[str] | None = None,
+        log_dir: str | os.PathLike[str] | None = None,
+        pipelines: Sequence[str] = (),
     ) -> list[Runner]:
         """What a worker of this app runs jobs with."""
         password = self.db.engine.url.password
@@ -278,6 +297,9 @@ class Penstock:
         functions = PythonRunner(redactor)
         for name, function in self._shared.functions.items():
             functions.register(name, function.call, function.isolation)
+        if pipelines:
+            for name in defining.keys_run_by(self.ground, "populate"):
+                functions.register(name, populating(pipelines), "thread")
         posts = WebhookRunner(Post(self.ground), self._shared.egress)
         runners: list[Runner] = [functions, posts, *(make() for make in self._shared.runners)]
         if commands is not None:

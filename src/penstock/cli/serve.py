@@ -60,7 +60,7 @@ def up(
     configure_logs(verbose, json_logs)
     with open_app(database_url, app=app) as made:
         server = Server(made, host, port, verbose, pipeline)
-        parts = _parts(made, commands, concurrency)
+        parts = _parts(made, commands, concurrency, pipeline or [])
         try:
             out().print(f"Penstock is up at {server.address}", markup=False)
             out().print(f"Sign in: {server.address}/sign-in#{_code(made)}", markup=False)
@@ -71,7 +71,7 @@ def up(
                 part.stop()
 
 
-def _parts(app: Penstock, commands: Path | None, concurrency: int) -> list[Any]:
+def _parts(app: Penstock, commands: Path | None, concurrency: int, pipelines: list[str]) -> list[Any]:
     """The worker and the scheduler, started."""
     parts: list[Any] = []
     scheduler = app.scheduler()
@@ -79,7 +79,7 @@ def _parts(app: Penstock, commands: Path | None, concurrency: int) -> list[Any]:
     parts.append(scheduler)
     if commands is None and not app.functions:
         err().print("Give --commands FILE or --app module:attribute to run your own jobs here, too.", markup=False)
-    parts.append(app.worker(concurrency, commands=commands).start())
+    parts.append(app.worker(concurrency, commands=commands, pipelines=pipelines).start())
     return parts
 
 

@@ -25,6 +25,9 @@ Keys = Annotated[
 def worker(
     app: AppPath = None,
     commands: Annotated[Path | None, typer.Option(help="The commands file: what each key runs.")] = None,
+    pipeline: Annotated[
+        list[str] | None, typer.Option("--pipeline", help="A module whose tables may be populated; may be repeated.")
+    ] = None,
     concurrency: Annotated[int, typer.Option("--concurrency", "-c", min=1, help="Runs at a time, per process.")] = 8,
     processes: Annotated[int, typer.Option(min=1, help="Worker processes to keep running.")] = 1,
     queues: Names = None,
@@ -42,9 +45,10 @@ def worker(
     The first signal lets running work end within --grace and gives the rest back; a second one does not wait.
     """
     configure_logs(verbose, json_logs)
-    if app is None and commands is None:
+    if app is None and commands is None and not pipeline:
         raise InvalidInput(
-            "This worker has nothing to run. Give --app module:attribute for functions, or --commands FILE for commands."
+            "This worker has nothing to run. Give --app module:attribute for functions, --commands FILE for commands, "
+            "or --pipeline MODULE for tables."
         )
     if processes > 1:
         raise typer.Exit(supervise(processes, grace))
@@ -58,6 +62,7 @@ def worker(
             keys=_split(keys),
             commands=commands,
             log_dir=log_dir,
+            pipelines=pipeline or (),
             grace=grace,
             lease=lease,
         ).run()

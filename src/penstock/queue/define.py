@@ -159,6 +159,12 @@ def listed(ground: Ground, tenant_id: UUID | None, archived: bool = False) -> li
         return definitions.visible(tx, tenant_id, archived=archived)
 
 
+def keys_run_by(ground: Ground, runner: str) -> list[str]:
+    """The keys of every definition, of whichever tenant, that this runner runs."""
+    with ground.db.read() as tx:
+        return definitions.keys_run_by(tx, runner)
+
+
 def pause_queue(ground: Ground, name: str, paused: bool = True) -> None:
     """Nothing of a paused queue is claimed, by anyone."""
     check.text("queue", name)

@@ -57,6 +57,11 @@ def visible(tx: Tx, tenant_id: UUID | None, *, archived: bool = False) -> list[D
     return [rows.definition(row) for row in tx.run(query).mappings()]
 
 
+def keys_run_by(tx: Tx, runner: str) -> list[str]:
+    query = select(definitions.c.key).where(definitions.c.runner == runner, definitions.c.is_active).distinct()
+    return sorted(tx.run(query).scalars())
+
+
 def add(tx: Tx, tenant_id: UUID | None, key: str, values: dict[str, Any]) -> Definition:
     statement = (
         insert(definitions)
