@@ -13,6 +13,12 @@ const JobScreen = lazy(() => import("./screens/job"));
 const Definitions = lazy(() => import("./screens/definitions"));
 const Tokens = lazy(() => import("./screens/tokens"));
 const Audit = lazy(() => import("./screens/audit"));
+const Workers = lazy(() => import("./screens/workers"));
+const Groups = lazy(() => import("./screens/groups"));
+const GroupScreen = lazy(() => import("./screens/groups").then((found) => ({ default: found.GroupScreen })));
+const Triggers = lazy(() => import("./screens/triggers"));
+const TriggerScreen = lazy(() => import("./screens/triggers/trigger"));
+const Webhooks = lazy(() => import("./screens/webhooks"));
 const Tenants = lazy(() => import("./screens/tenants"));
 
 export function App() {
@@ -28,7 +34,7 @@ export function App() {
 
   if (session.isPending) return null;
   if (session.error) return <Fault error={session.error} retry={() => void session.refetch()} />;
-  if (session.data === null) return <SignIn next={pathname === "/" ? null : pathname + search} />;
+  if (session.data === null) return <SignIn next={pathname === "/" || pathname === "/sign-in" ? null : pathname + search} />;
   const me = session.data;
   const home = `/t/${encodeURIComponent(me.tenant ?? "default")}/overview`;
   return (
@@ -40,6 +46,12 @@ export function App() {
             <Route path="overview" element={<Overview />} />
             <Route path="jobs" element={<Jobs />} />
             <Route path="jobs/:id" element={<JobScreen />} />
+            <Route path="groups" element={<Groups />} />
+            <Route path="groups/:id" element={<GroupScreen />} />
+            <Route path="workers" element={<Workers />} />
+            <Route path="triggers" element={<Triggers />} />
+            <Route path="triggers/:id" element={<TriggerScreen />} />
+            <Route path="webhooks" element={<Webhooks />} />
             <Route path="definitions" element={<Definitions />} />
             <Route path="tokens" element={<Tokens />} />
             <Route path="audit" element={<Audit />} />

@@ -50,7 +50,7 @@ const PLACES: readonly { group: string | null; places: readonly Place[] }[] = [
   {
     group: "Installation",
     places: [
-      { path: "workers", name: "Workers", icon: MonitorCog, need: "admin", key: "w" },
+      { path: "workers", name: "Workers", icon: MonitorCog, need: "view", key: "w" },
       { path: "tenants", name: "Tenants", icon: Building2, need: "admin" },
     ],
   },

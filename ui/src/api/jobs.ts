@@ -40,7 +40,9 @@ export function useRefreshOnChange(keys: readonly (readonly unknown[])[]): void 
   const wanted = useThrottled(() => {
     for (const queryKey of keys) void queries.invalidateQueries({ queryKey: [...queryKey] });
   }, 1000);
-  useLive((change) => change.type.startsWith("job") && wanted());
+  useLive((change) => {
+    if (change.type !== "hello") wanted();
+  });
 }
 
 export function useThrottled(run: () => void, milliseconds: number): () => void {
@@ -74,6 +76,14 @@ export function mergeHead(old: Pages, fresh: Page): Pages {
   const merged = { ...first, items: [...fresh.items.map((job) => kept(held, job)), ...below] };
   const trimmed = rest.map((page) => (last && page.items.some((job) => job.id >= last.id) ? { ...page, items: page.items.filter((job) => job.id < last.id) } : page));
   return { ...old, pages: [merged, ...trimmed] };
+}
+
+/** What the stream says of rows that are shown, written into them at once. */
+export function patched(old: Pages, items: unknown): Pages {
+  if (!Array.isArray(items)) return old;
+  const news = new Map((items as Partial<Job>[]).map((each) => [each.id, each]));
+  if (!old.pages.some((page) => page.items.some((job) => news.has(job.id)))) return old;
+  return { ...old, pages: old.pages.map((page) => ({ ...page, items: page.items.map((job) => (news.has(job.id) ? { ...job, ...news.get(job.id) } : job)) })) };
 }
 
 /** The same object when nothing changed, so that its row is not drawn again. */
@@ -124,7 +134,8 @@ export function useJobList(filter: JobFilter, enabled: boolean, hold: boolean): 
     );
   }, 1000);
   useLive((change) => {
-    if (change.type.startsWith("job")) look();
+    if (change.type === "jobs") queries.setQueryData<Pages>(queryKey, (old) => (old ? patched(old, change.data.items) : old));
+    if (change.type === "jobs" || change.type === "reset") look();
   });
   useEffect(() => {
     const timer = setInterval(look, live ? 15_000 : POLL);

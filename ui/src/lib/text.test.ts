@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { csv, json, line, lines, plain, webAddress } from "./text";
+import { json, line, lines, plain, webAddress } from "./text";
 
 describe("text from jobs", () => {
   it("drops terminal codes and shows other control codes", () => {
@@ -27,11 +27,5 @@ describe("text from jobs", () => {
     expect(webAddress("https://example.com/a")).toBe("https://example.com/a");
     expect(webAddress("javascript:alert(1)")).toBeNull();
     expect(webAddress("data:text/html,x")).toBeNull();
-  });
-
-  it("exports no formulas", () => {
-    expect(csv([["=1+1", "@x", "-2", "+3", "\tq", 'say "hi"', "plain", 7, null]])).toBe(
-      `"'=1+1","'@x","'-2","'+3","'\tq","say ""hi""",plain,7,\r\n`,
-    );
   });
 });

@@ -59,15 +59,3 @@ export function webAddress(text: string): string | null {
     return null;
   }
 }
-
-const DANGEROUS_START = /^[=+\-@\t\r]/;
-
-/** A CSV that a spreadsheet reads as text: cells that would be formulas get a leading apostrophe. */
-export function csv(rows: readonly (readonly unknown[])[]): string {
-  const cell = (value: unknown): string => {
-    const text = value === null || value === undefined ? "" : String(value);
-    const safe = DANGEROUS_START.test(text) ? `'${text}` : text;
-    return /[",\r\n]/.test(safe) || safe !== text ? `"${safe.replaceAll('"', '""')}"` : safe;
-  };
-  return rows.map((row) => row.map(cell).join(",")).join("\r\n") + "\r\n";
-}

@@ -9,11 +9,12 @@ import { Mark } from "../ui/mark";
 import { Fault } from "../ui/panel";
 import css from "./signin.module.css";
 
-/** The token of a sign-in link (`/#token=…`), taken out of the address at once so that it stays in no history. */
-function tokenFromAddress(): string | null {
-  const found = new URLSearchParams(location.hash.slice(1)).get("token");
-  if (found !== null) history.replaceState(null, "", location.pathname + location.search);
-  return found;
+/** The secret of a sign-in link (`/sign-in#…` or `#token=…`), taken out of the address at once so that it stays in no history. */
+function secretFromAddress(): string | null {
+  const hash = decodeURIComponent(location.hash.slice(1));
+  const found = new URLSearchParams(hash).get("token") ?? (location.pathname === "/sign-in" ? hash : "");
+  if (hash !== "") history.replaceState(null, "", location.pathname + location.search);
+  return found === "" ? null : found;
 }
 
 export function SignIn({ next }: { next: string | null }) {
@@ -41,7 +42,7 @@ export function SignIn({ next }: { next: string | null }) {
   useEffect(() => {
     if (tried.current) return;
     tried.current = true;
-    const given = tokenFromAddress();
+    const given = secretFromAddress();
     if (given) void enter(given);
   });
 

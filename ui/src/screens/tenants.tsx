@@ -1,1 +1,115 @@
-export default function Screen() { return null; }
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import type { ColumnDef } from "@tanstack/react-table";
+import { Plus } from "lucide-react";
+import { useMemo, useState } from "react";
+import { Link } from "react-router";
+
+import { apiFor, type Schemas, taken } from "../api/client";
+import { knownZone } from "../lib/time";
+import { Badge } from "../ui/badge";
+import { Button } from "../ui/button";
+import { Dialog } from "../ui/float";
+import { Actions, CheckField, TextField } from "../ui/form";
+import { Fault, PageHeader, Panel, Skeleton } from "../ui/panel";
+import { DataTable } from "../ui/table";
+import { Line, Time } from "../ui/text";
+
+type Tenant = Schemas["Tenant"];
+
+/** The walls between customers. */
+export default function Tenants() {
+  const queries = useQueryClient();
+  const [editing, setEditing] = useState<Tenant | "new" | null>(null);
+  const { data, error, refetch } = useQuery({ queryKey: ["tenants"], queryFn: () => taken(apiFor(null).GET("/api/v1/admin/tenants")) });
+  const columns = useMemo<ColumnDef<Tenant>[]>(
+    () => [
+      {
+        id: "name",
+        header: "Tenant",
+        accessorFn: (row) => row.slug,
+        cell: ({ row }) => (
+          <>
+            <Link to={`/t/${encodeURIComponent(row.original.slug)}/overview`}>
+              <strong>{row.original.slug}</strong>
+            </Link>{" "}
+            <span className="quiet">
+              <Line length={80}>{row.original.name}</Line>
+            </span>
+          </>
+        ),
+      },
+      { id: "state", header: "State", cell: ({ row }) => (row.original.is_active ? <Badge tone="succeeded">active</Badge> : <Badge>shut out</Badge>) },
+      { id: "zone", header: "Time zone", accessorFn: (row) => row.timezone },
+      { id: "weight", header: "Weight", meta: { right: true }, accessorFn: (row) => row.weight },
+      { id: "limit", header: "At a time", meta: { right: true }, cell: ({ row }) => row.original.max_running ?? "any" },
+      { id: "made", header: "Made", accessorFn: (row) => row.created_at, cell: ({ row }) => <Time at={row.original.created_at} /> },
+      {
+        id: "actions",
+        header: () => <span className="visually-hidden">Actions</span>,
+        meta: { right: true },
+        cell: ({ row }) => (
+          <span className="row" style={{ justifyContent: "flex-end" }}>
+            <Link to={`/t/${encodeURIComponent(row.original.slug)}/tokens`}>Tokens</Link>
+            <Button small onClick={() => setEditing(row.original)}>
+              Edit
+            </Button>
+          </span>
+        ),
+      },
+    ],
+    [],
+  );
+  return (
+    <div className="stack">
+      <PageHeader
+        title="Tenants"
+        lead="No call made for one reads or changes anything of another."
+        actions={
+          <Button variant="primary" icon={<Plus size={15} />} onClick={() => setEditing("new")}>
+            New tenant
+          </Button>
+        }
+      />
+      <Panel flush>{error ? <Fault error={error} retry={() => void refetch()} /> : !data ? <Skeleton /> : <DataTable label="Tenants" rows={data.items} columns={columns} rowId={(row) => row.id} />}</Panel>
+      {editing && <TenantForm tenant={editing === "new" ? null : editing} onClose={() => setEditing(null)} onDone={() => void queries.invalidateQueries({ queryKey: ["tenants"] })} />}
+    </div>
+  );
+}
+
+function TenantForm({ tenant, onClose, onDone }: { tenant: Tenant | null; onClose: () => void; onDone: () => void }) {
+  const [slug, setSlug] = useState(tenant?.slug ?? "");
+  const [name, setName] = useState(tenant?.name ?? "");
+  const [zone, setZone] = useState(tenant?.timezone ?? "UTC");
+  const [weight, setWeight] = useState(String(tenant?.weight ?? 1));
+  const [limit, setLimit] = useState(tenant?.max_running?.toString() ?? "");
+  const [active, setActive] = useState(tenant?.is_active ?? true);
+  const [error, setError] = useState<unknown>(null);
+  const save = async () => {
+    const values = { name: name || slug, timezone: zone, weight: Number(weight), max_running: limit === "" ? null : Number(limit) };
+    try {
+      if (tenant) await taken(apiFor(null).PATCH("/api/v1/admin/tenants/{slug}", { params: { path: { slug } }, body: { ...values, ...(active === tenant.is_active ? {} : { is_active: active }) } }));
+      else await taken(apiFor(null).POST("/api/v1/admin/tenants", { body: { slug, ...values } }));
+      onDone();
+      onClose();
+    } catch (caught) {
+      setError(caught);
+    }
+  };
+  return (
+    <Dialog open onClose={onClose} title={tenant ? `Edit ${tenant.slug}` : "New tenant"}>
+      {!tenant && <TextField label="Slug" hint="Small letters, digits, dots, dashes. It is in addresses and cannot change." value={slug} onChange={(event) => setSlug(event.target.value)} />}
+      <TextField label="Name" value={name} onChange={(event) => setName(event.target.value)} />
+      <TextField label="Time zone" hint="Such as Europe/Berlin; schedules use it." fault={knownZone(zone) ? null : "No such zone."} value={zone} onChange={(event) => setZone(event.target.value)} />
+      <TextField label="Weight" inputMode="numeric" hint="Of two waiting tenants, one of weight 2 gets two turns to the other's one." value={weight} onChange={(event) => setWeight(event.target.value)} />
+      <TextField label="At most at a time" inputMode="numeric" placeholder="no limit" value={limit} onChange={(event) => setLimit(event.target.value)} />
+      {tenant && <CheckField label="Active" hint="Shut out, its tokens end and it takes no new jobs." checked={active} onChange={(event) => setActive(event.target.checked)} />}
+      {error !== null && <Fault error={error} />}
+      <Actions>
+        <Button onClick={onClose}>Back</Button>
+        <Button variant="primary" disabled={slug.trim() === ""} onClick={() => void save()}>
+          Save
+        </Button>
+      </Actions>
+    </Dialog>
+  );
+}
