@@ -72,8 +72,11 @@ class TableMeta(type):
     shape: Shape | None
 
     def __getattribute__(cls, name: str) -> Any:
-        if name in FORWARDED and type.__getattribute__(cls, "shape") is not None:
-            return getattr(cls(), name)
+        if name in FORWARDED:
+            if type.__getattribute__(cls, "shape") is not None:
+                return getattr(cls(), name)
+            if isinstance(type.__getattribute__(cls, "definition"), str):
+                cls.declared_shape()
         return super().__getattribute__(name)
 
     @property
