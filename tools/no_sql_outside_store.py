@@ -11,7 +11,10 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent / "src" / "penstock"
-STATEMENT = re.compile(r"^\s*(SELECT\s+.+\s+FROM\s|INSERT\s+INTO\s|UPDATE\s+\w+\s+SET\s|DELETE\s+FROM\s|CREATE\s+TABLE\s|WITH\s+\w+\s+AS\s)", re.S)
+STATEMENT = re.compile(
+    r"^\s*(SELECT\s+.+\s+FROM\s|INSERT\s+INTO\s|UPDATE\s+\w+\s+SET\s|DELETE\s+FROM\s|CREATE\s+TABLE\s|WITH\s+\w+\s+AS\s)",
+    re.S,
+)
 BUILDERS = {"select", "insert", "update", "delete", "text", "exec_driver_sql"}
 
 
@@ -22,7 +25,11 @@ def faults(path: Path) -> list[str]:
     found = []
     tree = ast.parse(path.read_text())
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "sqlalchemy" and room != "pipeline":
+        if (
+            isinstance(node, ast.ImportFrom)
+            and (node.module or "").split(".")[0] == "sqlalchemy"
+            and room != "pipeline"
+        ):
             named = sorted(BUILDERS & {alias.name for alias in node.names})
             if named:
                 found.append(f"{path}:{node.lineno}: imports {', '.join(named)} from SQLAlchemy")

@@ -1,6 +1,6 @@
 """Make the page's API types from our OpenAPI document; `--check` fails when the committed file has drifted.
 
-    python tools/ui_types.py [--check]
+python tools/ui_types.py [--check]
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The demonstration behind `make run`: a small shop, with everything worth looking at.
 
-    penstock up --app examples.demo.app:app --commands examples/demo/commands.toml --pipeline examples.demo.lab
+penstock up --app examples.demo.app:app --commands examples/demo/commands.toml --pipeline examples.demo.lab
 """
 
 import random
@@ -60,7 +60,9 @@ def prepare() -> None:
     app.tenants.create("acme", "Acme Corporation", timezone="Europe/Paris", weight=2)
     app.triggers.schedule("Clean up every minute", "* * * * *", "clean-up", params={"older_than_days": 7})
     app.triggers.schedule("Nightly statistics", "0 2 * * *", "populate-statistics", timezone="America/New_York")
-    app.triggers.on_event("Resize what is uploaded", "image.uploaded", "resize-image", params={"image_id": "{{event.id}}"})
+    app.triggers.on_event(
+        "Resize what is uploaded", "image.uploaded", "resize-image", params={"image_id": "{{event.id}}"}
+    )
     app.enqueue_many("resize-image", [{"image_id": number} for number in range(1, 25)])
     app.enqueue("charge-card", {"order_id": 1001}, correlation_id="order:1001")
     app.enqueue("import-catalogue", {"file": "spring.csv"})

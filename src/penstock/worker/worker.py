@@ -123,14 +123,16 @@ class Worker:
             Waker(ground, flight, self.pump, offer.queues),
         ]
 
-    def run(self) -> None:
+    def run(self, *, until_idle: bool = False) -> None:
         """Work until asked to stop: by SIGTERM or SIGINT when called on the main thread, or by `stop()`. A second
-        signal does not wait for what is running."""
+        signal does not wait for what is running. With `until_idle` it also ends when nothing is left that can run now."""
         restore = self._handle_signals()
         try:
             self.start()
-            while not self._stop_asked.wait(0.5):
-                pass
+            while not self._stop_asked.wait(0.02 if until_idle else 0.5):
+                if until_idle and self.pump.idle and not self.flight.runs:
+                    break
+            self.ask_to_stop()
             self._finish()
         finally:
             restore()

@@ -1,0 +1,166 @@
+"""Write docs/reference from the code: command line, settings, HTTP, Python, events, metrics.
+
+`python tools/reference.py` writes; `--check` says what is out of date. A test runs the check.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import click
+import typer
+
+import penstock
+import penstock.pipeline as dj
+from penstock.cli._root import app as cli
+from penstock.core.config import Config
+from penstock.core.message import GROUP_TYPES, JOB_TYPES, TEST_TYPE
+from penstock.server import metrics
+from penstock.server.openapi import document
+from penstock.server.settings import PREFIX, Settings
+
+ROOT = Path(__file__).parent.parent / "docs" / "reference"
+NOTE = "<!-- Written by tools/reference.py from the code; do not edit. -->\n"
+
+
+def _cell(text: object) -> str:
+    return str(text).replace("|", "\\|").replace("\n", " ").strip()
+
+
+def _verbs(command: click.Command, path: str) -> list[tuple[str, click.Command]]:
+    if isinstance(command, click.Group) or hasattr(command, "commands"):
+        return [pair for name, sub in sorted(command.commands.items()) for pair in _verbs(sub, f"{path} {name}")]
+    return [(path, command)]
+
+
+def command_line() -> str:
+    lines = ["# Command line\n", "Every verb takes `--help`. Answers are tables on a terminal and plain in a pipe.\n"]
+    for path, command in _verbs(typer.main.get_command(cli), "penstock"):
+        lines += [f"## `{path}`\n", inspect.cleandoc(command.help or "") + "\n"]
+        rows = []
+        for parameter in command.params:
+            if getattr(parameter, "hidden", False) or parameter.name == "help":
+                continue
+            names = ", ".join(f"`{name}`" for name in parameter.opts) or f"`{parameter.name}`"
+            variable = getattr(parameter, "envvar", None)
+            told = _cell(getattr(parameter, "help", None) or "")
+            rows.append(f"| {names} | {told} | {f'`{variable}`' if variable else ''} |")
+        if rows:
+            lines += ["| option | what it does | variable |", "| --- | --- | --- |", *rows, ""]
+    return "\n".join(lines)
+
+
+def _field_notes(kind: type) -> dict[str, str]:
+    """The string under each field, as the source has it."""
+    source = inspect.getsource(kind)
+    found = re.findall(r'^    (\w+): [^\n]*\n(?:    """(.+?)""")?', source, re.M | re.S)
+    return {name: " ".join(note.split()) for name, note in found}
+
+
+def settings() -> str:
+    lines = ["# Settings\n"]
+    for title, kind, how in (
+        ("The engine", Config, "`Penstock(url, config=Config(...))`"),
+        ("The service", Settings, f"variables named `{PREFIX}…`"),
+    ):
+        notes = _field_notes(kind)
+        lines += [f"## {title}\n", f"Set by {how}.\n", "| setting | default | what it is |", "| --- | --- | --- |"]
+        for each in fields(kind):
+            name = f"{PREFIX}{each.name.upper()}" if kind is Settings else each.name
+            lines.append(f"| `{name}` | `{_cell(each.default)}` | {_cell(notes.get(each.name, ''))} |")
+        lines.append("")
+    lines += [
+        "## Pipelines\n", "Set by `dj.config[name] = value`.\n", "| setting | value |", "| --- | --- |",
+        *(f"| `{name}` | `{_cell(value)}` |" for name, value in sorted(dict(dj.config).items())), "",
+        "## Elsewhere\n", "| variable | what it is |", "| --- | --- |",
+        "| `PENSTOCK_DATABASE_URL` | the database, where none is named |",
+        "| `PENSTOCK_TENANT` | the tenant that the command line acts for |",
+        "| `PENSTOCK_FAILPOINTS` | for tests: seams that misbehave |", "",
+    ]  # fmt: skip
+    return "\n".join(lines)
+
+
+def http() -> str:
+    lines = [
+        "# HTTP\n", "The whole document is at `/api/v1/openapi.json`. Errors are problem details (RFC 9457) with a `code`.\n",
+        "| method | path | what it does |", "| --- | --- | --- |",
+    ]  # fmt: skip
+    for path, methods in sorted(json.loads(document())["paths"].items()):
+        for method, operation in methods.items():
+            told = operation.get("description", "").split("\n")[0] or operation.get("summary", "")
+            lines.append(f"| {method.upper()} | `{path}` | {_cell(told)} |")
+    return "\n".join([*lines, ""])
+
+
+def _first_line(thing: Any) -> str:
+    return inspect.cleandoc(thing.__doc__ or "").split("\n")[0]
+
+
+def python() -> str:
+    lines = ["# Python\n", "## `penstock`\n", "| name | what it is |", "| --- | --- |"]
+    lines += [f"| `{name}` | {_cell(_first_line(getattr(penstock, name)))} |" for name in penstock.__all__]
+    lines += ["", "## `Penstock`\n"]
+    for name, member in inspect.getmembers(penstock.Penstock, inspect.isfunction):
+        if not name.startswith("_"):
+            signature = (
+                re.sub(r"penstock\.[\w.]+\.", "", str(inspect.signature(member)))
+                .replace("self, ", "")
+                .replace("self", "")
+                .replace("'", "")
+            )
+            lines += [f"### `{name}{signature}`\n", inspect.cleandoc(member.__doc__ or "") + "\n"]
+    lines += ["## `penstock.pipeline`\n", "| name | what it is |", "| --- | --- |"]
+    lines += [f"| `{name}` | {_cell(_first_line(getattr(dj, name)))} |" for name in dj.__all__]
+    return "\n".join([*lines, ""])
+
+
+def events() -> str:
+    told = {
+        "job.run.completed": "a run succeeded", "job.run.failed": "a run failed or timed out", "job.run.skipped": "there was nothing to do",
+        "job.run.dead_letter": "a job failed for good", "job.run.canceled": "a job was canceled",
+        "group.completed": "every member succeeded", "group.partial": "a member did not", "group.canceled": "every member was canceled",
+        TEST_TYPE: "sent on request, to try a subscription",
+    }  # fmt: skip
+    rows = [f"| `{name}` | {told[name]} |" for name in (*JOB_TYPES, *GROUP_TYPES, TEST_TYPE)]
+    head = ["# Webhook events\n", "Signed as Standard Webhooks says.\n", "| type | when |", "| --- | --- |"]
+    return "\n".join([*head, *rows, ""])
+
+
+def metric_names() -> str:
+    source = inspect.getsource(metrics)
+    found = dict.fromkeys(re.findall(r'"(penstock_\w+)"', source))
+    helps = dict(re.findall(r'"(penstock_\w+)",\s*"([^"]+)"', source))
+    head = ["# Metrics\n", "At `/metrics`, in Prometheus' text format.\n", "| metric | what it is |", "| --- | --- |"]
+    return "\n".join([*head, *(f"| `{name}` | {_cell(helps.get(name, ''))} |" for name in sorted(found)), ""])
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "cli.md": command_line, "settings.md": settings, "http.md": http, "python.md": python, "events.md": events,
+    "metrics.md": metric_names,
+}  # fmt: skip
+
+
+def main() -> int:
+    stale = []
+    for name, make in PAGES.items():
+        path, text = ROOT / name, NOTE + make()
+        if "--check" in sys.argv:
+            if not path.exists() or path.read_text() != text:
+                stale.append(name)
+        else:
+            ROOT.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    if stale:
+        sys.stdout.write(f"docs/reference is out of date: {', '.join(stale)}. Run: python tools/reference.py\n")
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
