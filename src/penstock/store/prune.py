@@ -31,34 +31,42 @@ BATCH = 1000
 def finished_jobs(tx: Tx, before: datetime, statuses: Sequence[JobStatus], tenant_id: UUID | None = None) -> int:
     """Delete one batch of jobs that ended before a moment, with their runs. Zero when there is nothing left.
 
-    A job of a retry chain stays until the whole chain has ended, a member until its whole group has: both are read as one.
+    A retry chain goes as one, by the status and the end of its last job: a chain without its end would be taken for one
+    whose retry is missing. A member stays until its whole group has ended.
     """
     other = aliased(jobs)
-    chain_goes_on = select(other.c.id).where(other.c.retry_of == jobs.c.id, other.c.status.not_in(TERMINAL)).exists()
+    retried = select(other.c.id).where(other.c.retry_of == jobs.c.id).exists()
     group_goes_on = (
         select(other.c.id).where(other.c.group_id == jobs.c.group_id, other.c.status.not_in(TERMINAL)).exists()
     )
-    doomed: list[UUID] = []
+    ended: list[UUID] = []
+    chains: list[UUID] = []
     for tenant in [tenant_id] if tenant_id else [row.id for row in tx.rows(select(tenants.c.id))]:
         for status in statuses:
             query = (
-                select(jobs.c.id)
+                select(jobs.c.id, jobs.c.root_id, jobs.c.retry_of)
                 .where(
                     jobs.c.tenant_id == tenant,
                     jobs.c.status == status,
                     jobs.c.finished_at < before,
-                    ~chain_goes_on,
+                    ~retried,
                     or_(jobs.c.group_id.is_(None), ~group_goes_on),
                 )
                 .order_by(jobs.c.id)
-                .limit(BATCH - len(doomed))
+                .limit(BATCH - len(ended))
             )
-            doomed += [row.id for row in tx.rows(query)]
-            if len(doomed) >= BATCH:
+            for row in tx.rows(query):
+                ended.append(row.id)
+                if row.retry_of is not None:
+                    chains.append(row.root_id)
+            if len(ended) >= BATCH:
                 break
-    if doomed:
-        tx.run(delete(runs).where(runs.c.job_id.in_(doomed)))
-        tx.run(delete(jobs).where(jobs.c.id.in_(doomed), jobs.c.status.in_(TERMINAL)))
+    if not ended:
+        return 0
+    earlier = select(jobs.c.id).where(jobs.c.root_id.in_(chains), jobs.c.retry_of.is_not(None))
+    doomed = {*ended, *chains, *(row.id for row in tx.rows(earlier))} if chains else set(ended)
+    tx.run(delete(runs).where(runs.c.job_id.in_(doomed)))
+    tx.run(delete(jobs).where(jobs.c.id.in_(doomed), jobs.c.status.in_(TERMINAL)))
     return len(doomed)
 
 
