@@ -44,8 +44,10 @@ def define_in(ground: Ground, tx: Tx, tenant_id: UUID | None, key: str, **given:
     found = definitions.owned(tx, tenant_id, key, lock=True)
     if found is None:
         made = definitions.add(tx, tenant_id, key, {**_defaults(ground), **values})
-        queues.ensure(tx, made.queue)
-        return made
+        if made is not None:
+            queues.ensure(tx, made.queue)
+            return made
+        found = _owned(tx, tenant_id, key)  # another process defined it meanwhile, as the workers of a fleet do
     changes = {name: value for name, value in values.items() if _as_stored(getattr(found, name)) != value}
     if not found.is_active and "is_active" not in values:
         changes["is_active"] = True

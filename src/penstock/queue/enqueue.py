@@ -174,13 +174,17 @@ def enqueue_in(
             active = jobs.active_with_dedupe_key(tx, tenant_id, options.dedupe_key)
             if active is not None:
                 return active
-        tenant = tenants.by_id(tx, tenant_id)
-        if tenant is None or not tenant.is_active:
-            raise UnknownTenant(tenant.slug if tenant else str(tenant_id))
+        _require_active(tx, tenant_id)
         remembered.clear()  # the definition changed since we read it, or the job of that key has just ended: look again
     raise Conflict(
         f"The definition {key!r} or the job with its dedupe key kept changing; nothing was enqueued. Try again."
     )
+
+
+def _require_active(tx: Tx, tenant_id: UUID) -> None:
+    tenant = tenants.by_id(tx, tenant_id)
+    if tenant is None or not tenant.is_active:
+        raise UnknownTenant(tenant.slug if tenant else str(tenant_id))
 
 
 def _merged(ground: Ground, tx: Tx, new: NewJob, given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -233,6 +237,7 @@ def _many_in(
             ]
             written = write(ground, tx, new)
         if len(written) != len(new):
+            _require_active(tx, tenant_id)
             raise Conflict(
                 f"The definition {key!r} changed while its jobs were being written; none was enqueued. Try again."
             )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, insert, or_, select, update
+from sqlalchemy import ColumnElement, or_, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 
 from penstock.core.ids import new_id
 from penstock.core.nouns import Definition
@@ -62,13 +63,17 @@ def keys_run_by(tx: Tx, runner: str) -> list[str]:
     return sorted(tx.run(query).scalars())
 
 
-def add(tx: Tx, tenant_id: UUID | None, key: str, values: dict[str, Any]) -> Definition:
+def add(tx: Tx, tenant_id: UUID | None, key: str, values: dict[str, Any]) -> Definition | None:
+    """The new definition, or None if somebody else added one of this key at the same moment."""
+    insert: Any = sqlite.insert if tx.dialect.name == "sqlite" else postgresql.insert
     statement = (
         insert(definitions)
         .values(id=new_id(), tenant_id=tenant_id, key=key, created_at=tx.now, updated_at=tx.now, **values)
+        .on_conflict_do_nothing()
         .returning(definitions)
     )
-    return rows.definition(tx.run(statement).mappings().one())
+    row = tx.run(statement).mappings().first()
+    return rows.definition(row) if row else None
 
 
 def change(tx: Tx, definition_id: UUID, values: dict[str, Any]) -> Definition:
