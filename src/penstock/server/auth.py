@@ -51,6 +51,7 @@ class Gate:
         self.penstock = penstock
         self.settings = settings
         self._known: OrderedDict[tuple[str, str], Known] = OrderedDict()
+        self._tenants = {"default": DEFAULT_TENANT_ID}
         self._rate = Buckets(settings.rate_limit, 2 * settings.rate_limit)
         self._refused = Buckets(5.0, 300.0)
         self._jwts = Tokens(settings, penstock.ground) if settings.jwt_jwks else None
@@ -175,10 +176,12 @@ class Gate:
                 raise Forbidden("X-Tenant is for super admins; the tenant comes from the token.")
             return own, principal.tenant_id or DEFAULT_TENANT_ID
         slug = wanted or "default"
-        try:
-            return slug, await run_in_threadpool(self.penstock.ground.tenant_id, slug)
-        except UnknownTenant:
-            raise Problem(404, "unknown_tenant", "There is no tenant of the slug in X-Tenant.") from None
+        if slug not in self._tenants:
+            try:
+                self._tenants[slug] = await run_in_threadpool(self.penstock.ground.tenant_id, slug)
+            except UnknownTenant:
+                raise Problem(404, "unknown_tenant", "There is no tenant of the slug in X-Tenant.") from None
+        return slug, self._tenants[slug]
 
 
 def _guessing(wait: float) -> Problem:

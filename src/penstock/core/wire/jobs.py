@@ -104,6 +104,19 @@ def _told(job: JobNoun) -> dict[str, Any]:
 _SAME = tuple(set(Job.model_fields) - {"payload", "result", "attempt_count", "claimed_by_worker", "last_error"})
 
 
+def told_row(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of plain values under the names of `Job`, secrets masked: what `Job.of` tells, without the object."""
+    row["payload"] = _redactor.redact_json(row.pop("params"))
+    row["attempt_count"] = row.pop("attempt_no")
+    row["claimed_by_worker"] = row.pop("claimed_by")
+    del row["trace"]
+    if row["result"] is not None:
+        row["result"] = _redactor.redact_json(row["result"])
+    if row["last_error"] is not None:
+        row["last_error"] = _redactor.redact_text(row["last_error"])
+    return row
+
+
 class JobPage(Answer):
     """Jobs, newest first. `next_cursor` continues after the last of them; null when there are no more."""
 

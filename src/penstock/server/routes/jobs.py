@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import Query, Response
+from pydantic_core import to_json
 
 from penstock.core.access import Need
 from penstock.core.errors import InvalidInput
@@ -17,6 +18,7 @@ from penstock.queue.enqueue import Options
 from penstock.server.calls import Call, Unit
 from penstock.server.queries import JobListQuery, cursor_of, from_cursor, where
 from penstock.server.routing import Caller, Routes
+from penstock.store import listing
 from penstock.store.hot import NewJob
 
 routes = Routes("jobs")
@@ -69,14 +71,16 @@ def _check_queue(call: Call, name: str | None) -> None:
         raise InvalidInput(f"There is no queue {name!r}. Leave it out to use the definition's.")
 
 
-@routes.get("/jobs", Need.VIEW)
-def list_jobs(call: Caller, query: Annotated[JobListQuery, Query()]) -> wire.JobPage:
+@routes.get("/jobs", Need.VIEW, response_model=wire.JobPage)
+def list_jobs(call: Caller, query: Annotated[JobListQuery, Query()]) -> Response:
     """Newest first, by limit and offset or by a cursor, which does not slip when jobs arrive."""
     before = from_cursor(query.cursor)
-    found = observe.listed(call.ground, call.tenant_id, where(query), query.limit, query.offset, before)
-    more = cursor_of(found[-1].id) if len(found) == query.limit else None
-    items = [wire.Job.of(job) for job in found]
-    return wire.JobPage.model_construct(items=items, limit=query.limit, offset=query.offset, next_cursor=more)
+    with call.read() as tx:
+        found = listing.page(tx, call.tenant_id, where(query), query.limit, query.offset, before)
+    more = cursor_of(UUID(found[-1]["id"])) if len(found) == query.limit else None
+    items = [wire.told_row(row) for row in found]
+    body = {"items": items, "limit": query.limit, "offset": query.offset, "next_cursor": more}
+    return Response(to_json(body), media_type="application/json")
 
 
 @routes.get("/jobs/summary", Need.VIEW)

@@ -1,0 +1,97 @@
+"""Pages of jobs as plain values, for answers: one statement, and no object for each row.
+
+A list is what the service answers most. `jobs.listed` makes nouns of the rows, which costs several times what reading
+them does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, bindparam, select, type_coerce, union_all
+from sqlalchemy.types import NullType
+
+from penstock.core.status import JobStatus
+from penstock.store import rows
+from penstock.store.database import Tx
+from penstock.store.jobs import Filter
+from penstock.store.tables import jobs
+from penstock.store.types import Id, UtcTime, from_micros
+
+NAMES = tuple(str(column.name) for column in rows.JOB_COLUMNS)  # plain strings: SQLAlchemy's own are slow to serialize
+
+
+def page(
+    tx: Tx, tenant_id: UUID, where: Filter, limit: int, offset: int = 0, before: UUID | None = None
+) -> list[dict[str, Any]]:
+    """Newest first; ids and times as text, JSON as values."""
+    if not where.statuses:
+        return []
+    conditions = where.conditions()
+    if conditions:
+        statement = _statement(where.statuses, conditions, before is not None)
+    else:
+        statement = _unfiltered(where.statuses, before is not None)
+    given: dict[str, Any] = {"tenant": tenant_id, "reach": limit + offset, "take": limit, "skip": offset}
+    if before is not None:
+        given["before"] = before
+    convert = _CONVERTERS[tx.dialect.name]
+    found = []
+    for row in tx.rows(statement, given):
+        plain = dict(zip(NAMES, row, strict=True))
+        for name, change in convert:
+            value = plain[name]
+            if value is not None:
+                plain[name] = change(value)
+        found.append(plain)
+    return found
+
+
+@lru_cache(maxsize=256)
+def _unfiltered(statuses: tuple[JobStatus, ...], after_cursor: bool) -> Any:
+    return _statement(statuses, (), after_cursor)
+
+
+def _statement(statuses: Sequence[JobStatus], conditions: Sequence[ColumnElement[bool]], after_cursor: bool) -> Any:
+    """One ordered index probe per status, merged: history is never sorted."""
+    more = [*conditions, jobs.c.id < bindparam("before", type_=Id)] if after_cursor else list(conditions)
+    branches = []
+    for status in statuses:
+        branch = select(jobs.c.id).where(
+            jobs.c.tenant_id == bindparam("tenant", type_=Id), jobs.c.status == status.value, *more
+        )
+        branches.append(select(branch.order_by(jobs.c.id.desc()).limit(bindparam("reach")).subquery()))
+    merged = union_all(*branches).subquery()
+    ids = select(merged.c.id).order_by(merged.c.id.desc()).limit(bindparam("take")).offset(bindparam("skip"))
+    raw = [type_coerce(column, NullType()).label(column.name) for column in rows.JOB_COLUMNS]
+    return select(*raw).where(jobs.c.id.in_(ids)).order_by(jobs.c.id.desc())
+
+
+def _time_of_micros(value: int) -> str:
+    return from_micros(value).isoformat()[:-6] + "Z"
+
+
+def _time(value: datetime) -> str:
+    return value.astimezone(UTC).isoformat()[:-6] + "Z"
+
+
+def _converters(dialect: str) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
+    """What the driver's own values need to become plain ones."""
+    here = dialect == "sqlite"
+    found: list[tuple[str, Callable[[Any], Any]]] = []
+    for name, column in zip(NAMES, rows.JOB_COLUMNS, strict=True):
+        if isinstance(column.type, UtcTime):
+            found.append((name, _time_of_micros if here else _time))
+        elif isinstance(column.type, Id) and not here:
+            found.append((name, str))
+        elif column.name in ("params", "progress", "result", "trace") and here:
+            found.append((name, json.loads))
+    return tuple(found)
+
+
+_CONVERTERS = {dialect: _converters(dialect) for dialect in ("sqlite", "postgresql")}
