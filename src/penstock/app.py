@@ -130,7 +130,11 @@ class Penstock:
         settings = config or Config()
         target = url if url is not None else os.environ.get("PENSTOCK_DATABASE_URL", DEFAULT_URL)
         db = Database(target, clock, pool_size=settings.pool_size, busy_timeout=settings.busy_timeout)
-        schema.open_embedded(db)
+        try:
+            schema.open_embedded(db)
+        except BaseException:
+            db.close()
+            raise
         ground = Ground(db, settings)
         install_outbox(ground)
         self._bind(Shared(ground, egress=egress or Egress()), tenant)

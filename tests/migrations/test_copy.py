@@ -31,7 +31,8 @@ def filled(path: Path) -> Penstock:
 def rows(db: Database) -> dict[str, list[tuple[object, ...]]]:
     with db.read() as tx:
         return {
-            table.name: sorted((tuple(row) for row in tx.rows(select(table))), key=repr) for table in metadata.sorted_tables
+            table.name: sorted((tuple(row) for row in tx.rows(select(table))), key=repr)
+            for table in metadata.sorted_tables
         }
 
 
