@@ -6,6 +6,8 @@ interface Zone {
   /** Undefined means the viewer's own. */
   zone: string | undefined;
   name: string;
+  /** The tenant's own, whatever is chosen. */
+  tenantZone: string | undefined;
   choice: "viewer" | "tenant";
   choose: (choice: "viewer" | "tenant") => void;
 }
@@ -19,6 +21,7 @@ export function ZoneProvider({ tenantZone, children }: { tenantZone: string | nu
     const zone = choice === "tenant" ? knownZone(tenantZone) : undefined;
     return {
       zone,
+      tenantZone: knownZone(tenantZone),
       name: zone ?? viewerZone(),
       choice,
       choose: (next) => {

@@ -45,9 +45,10 @@ export function Chart({ label, times, series, format }: Props) {
         legend: { show: false },
         cursor: { points: { size: 6 }, drag: { x: false, y: false } },
         tzDate: (seconds) => (zone ? uPlot.tzDate(new Date(seconds * 1000), zone) : new Date(seconds * 1000)),
+        padding: [10, 8, 0, 0],
         scales: { y: { range: (_self, _min, max) => [0, Number.isFinite(max) && max > 0 ? max * 1.12 : 1] } },
         axes: [
-          { ...axis, values: (_self, ticks) => ticks.map((tick) => exact(new Date(tick * 1000), zone).slice(11, 16)) },
+          { ...axis, size: 26, values: (_self, ticks) => ticks.map((tick) => exact(new Date(tick * 1000), zone).slice(11, 16)) },
           { ...axis, size: 54, values: (_self, ticks) => ticks.map(format) },
         ],
         series: [

@@ -18,13 +18,13 @@ export function Dialog({ open, onClose, title, lead, wide, children }: { open: b
         <Base.Backdrop className={css.backdrop} />
         <Base.Popup className={`${css.dialog} ${wide ? css.wide : ""}`}>
           <div className="stack-small">
-            <div className="spread">
-              <Base.Title className={css.title}>{title}</Base.Title>
-              <IconButton small label="Close" icon={<X size={16} />} onClick={onClose} />
-            </div>
+            <Base.Title className={css.title}>{title}</Base.Title>
             {lead && <Base.Description className={css.lead}>{lead}</Base.Description>}
           </div>
           {children}
+          <span className={css.close}>
+            <IconButton small label="Close" icon={<X size={16} />} onClick={onClose} />
+          </span>
         </Base.Popup>
       </Base.Portal>
     </Base.Root>

@@ -58,6 +58,9 @@ export function Span({ from, to }: { from: string | null | undefined; to: string
   return <span className={css.time}>{between(from, to, now) ?? "–"}</span>;
 }
 
+/** A worker as people know it, `host:pid`; the rest of its id tells one boot from another. */
+export const shortWorker = (id: string): string => /^([^:]+:\d+):[0-9a-f-]{8,}$/.exec(id)?.[1] ?? id;
+
 export function Id({ of, short }: { of: string; short?: boolean }) {
   return (
     <span className={css.id} title={of}>

@@ -1,7 +1,7 @@
 import type { Schemas } from "../../api/client";
 import { Status } from "../../ui/badge";
 import { Empty, Panel } from "../../ui/panel";
-import { Block, Line, Span, Time } from "../../ui/text";
+import { Block, Line, shortWorker, Span, Time } from "../../ui/text";
 import css from "./job.module.css";
 
 export function Attempts({ attempts }: { attempts: readonly Schemas["Attempt"][] }) {
@@ -17,7 +17,7 @@ export function Attempts({ attempts }: { attempts: readonly Schemas["Attempt"][]
                 <strong>{each.attempt_no}</strong>
                 <Status of={each.status} />
                 <span className="quiet">
-                  <Line length={70}>{each.worker_id}</Line>
+                  <Line length={70}>{shortWorker(each.worker_id)}</Line>
                 </span>
               </span>
               <span className="row quiet">

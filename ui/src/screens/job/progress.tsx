@@ -16,7 +16,7 @@ interface Progress {
 export function ProgressPanel({ job }: { job: Job }) {
   const now = useNow();
   const { done, total, message } = (job.progress ?? {}) as Progress;
-  if (typeof done !== "number" || job.status === "queued") return null;
+  if (typeof done !== "number" || job.status === "queued" || job.status === "succeeded") return null;
   const known = typeof total === "number" && total > 0;
   const part = known ? Math.min(1, done / total) : null;
   const spent = job.started_at ? (now.getTime() - new Date(job.started_at).getTime()) / 1000 : 0;

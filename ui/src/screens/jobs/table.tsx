@@ -12,7 +12,7 @@ import { count } from "../../lib/number";
 import { Status } from "../../ui/badge";
 import { Button, IconButton } from "../../ui/button";
 import { Menu } from "../../ui/float";
-import { Line, Span, Time } from "../../ui/text";
+import { Line, shortWorker, Span, Time } from "../../ui/text";
 import css from "./table.module.css";
 
 const HEIGHT = 38;
@@ -84,7 +84,7 @@ function useColumns(selected: ReadonlySet<string>, toggle: (id: string) => void,
         id: "worker",
         header: "Worker",
         meta: { className: css.wide },
-        cell: ({ row }) => <span title={row.original.claimed_by_worker ?? undefined}>{row.original.claimed_by_worker ? <Line length={60}>{row.original.claimed_by_worker}</Line> : <span className="quiet">–</span>}</span>,
+        cell: ({ row }) => <span title={row.original.claimed_by_worker ?? undefined}>{row.original.claimed_by_worker ? <Line length={60}>{shortWorker(row.original.claimed_by_worker)}</Line> : <span className="quiet">–</span>}</span>,
       },
       {
         id: "actions",

@@ -2,7 +2,7 @@ import { plural } from "../../lib/number";
 import { useWorkers } from "../../api/workers";
 import { Badge } from "../../ui/badge";
 import { Empty, Fault, Note, Panel, Skeleton } from "../../ui/panel";
-import { Line, Time } from "../../ui/text";
+import { Line, shortWorker, Time } from "../../ui/text";
 import css from "./overview.module.css";
 
 const SHOWN = 8;
@@ -30,7 +30,7 @@ export function WorkerPanel() {
         shown.map((each) => (
           <div key={each.id} className={css.item}>
             <span className="clip" title={each.id}>
-              <Line length={80}>{each.id}</Line>
+              <Line length={80}>{shortWorker(each.id)}</Line>
             </span>
             {each.stale ? (
               <Badge tone="failed">

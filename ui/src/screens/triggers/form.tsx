@@ -2,8 +2,9 @@ import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 
 import { type Schemas, taken } from "../../api/client";
-import { useScope, useSession } from "../../api/session";
+import { useScope } from "../../api/session";
 import { viewerZone } from "../../lib/time";
+import { useZone } from "../../lib/zone";
 import { Button } from "../../ui/button";
 import { Dialog, useTell } from "../../ui/float";
 import { Actions, CheckField, SelectField, TextArea, TextField } from "../../ui/form";
@@ -61,14 +62,14 @@ function CronPreview({ cron, timezone }: { cron: string; timezone: string }) {
 /** Make or change a trigger. */
 export function TriggerForm({ kind, trigger, onClose, onDone }: { kind: "schedule" | "event"; trigger: Trigger | null; onClose: () => void; onDone: (trigger: Trigger) => void }) {
   const { api, key } = useScope();
-  const session = useSession();
+  const { tenantZone } = useZone();
   const tell = useTell();
   const definitions = useQuery({ queryKey: key("definitions", false), queryFn: () => taken(api.GET("/api/v1/definitions")) });
   const keys = [...new Set([...(trigger ? [trigger.definition_key] : []), ...(definitions.data?.items.map((each) => each.key) ?? [])])];
   const [label, setLabel] = useState(trigger?.label ?? "");
   const [definition, setDefinition] = useState(trigger?.definition_key ?? "");
   const [cron, setCron] = useState(trigger?.cron_expr ?? "0 2 * * *");
-  const [zone, setZone] = useState(trigger?.timezone ?? session.timezone ?? viewerZone());
+  const [zone, setZone] = useState(trigger?.timezone ?? tenantZone ?? viewerZone());
   const [event, setEvent] = useState(trigger?.event_name ?? "");
   const [payload, setPayload] = useState(JSON.stringify(trigger?.payload_template ?? {}, null, 2));
   const [overlap, setOverlap] = useState<Overlap>(trigger?.overlap ?? "allow");
