@@ -12,7 +12,7 @@ from uuid import UUID
 from penstock.core import check
 from penstock.core.clock import require_aware
 from penstock.core.cron import Cron
-from penstock.core.errors import Conflict, DefinitionArchived, NotFound, UnknownDefinition
+from penstock.core.errors import Conflict, DefinitionArchived, InvalidInput, NotFound, UnknownDefinition
 from penstock.core.nouns import Definition, Job
 from penstock.core.payload import require_object
 from penstock.core.reach import TickRecord, Trigger
@@ -104,6 +104,17 @@ class Triggers:
     def get(self, id: Id) -> Trigger:
         with self.ground.db.read() as tx:
             return self._found(tx, id)
+
+    def find(self, name: str) -> Trigger:
+        """By its label, else by its id."""
+        with self.ground.db.read() as tx:
+            found = triggers.by_label(tx, self.tenant_id, name)
+            if found is not None:
+                return found
+            try:
+                return self._found(tx, name)
+            except InvalidInput:
+                raise NotFound("trigger", repr(name)) from None
 
     def list(self, trigger_type: str | None = None, limit: int = 100, offset: int = 0) -> list[Trigger]:
         """By label."""

@@ -12,7 +12,7 @@ from datetime import datetime
 from uuid import UUID
 
 from penstock.core.cron import Cron
-from penstock.core.errors import Conflict, InvalidInput
+from penstock.core.errors import Conflict, IllegalTransition, InvalidInput
 from penstock.core.nouns import Definition
 from penstock.core.reach import Trigger
 from penstock.core.schedule import Decision, Facts, Plan, Tick, decide
@@ -140,8 +140,7 @@ def _make(tx: Tx, due: Due, definition: Definition, tick: Tick) -> tuple[Tick, N
 def _write(ground: Ground, tx: Tx, harvest: Harvest) -> int:
     new = ticks.add(tx, harvest.ticks) if harvest.ticks else set()
     for trigger in harvest.to_cancel:
-        for job_id in triggers.active_jobs(tx, trigger.id):
-            cancel_in(ground, tx, trigger.tenant_id, job_id, "replaced by the schedule's next moment")
+        _cancel_active(ground, tx, trigger)
     jobs = [job for key, job in harvest.jobs.items() if key in new]
     if jobs and len(write(ground, tx, jobs)) != len(jobs):
         raise Moved("A definition changed while its schedules were being decided; nothing was written.")
@@ -149,6 +148,14 @@ def _write(ground: Ground, tx: Tx, harvest: Harvest) -> int:
     for reason, ids in harvest.disabled.items():
         triggers.disable(tx, ids, reason)
     return len(new)
+
+
+def _cancel_active(ground: Ground, tx: Tx, trigger: Trigger) -> None:
+    for job_id in triggers.active_jobs(tx, trigger.id):
+        try:
+            cancel_in(ground, tx, trigger.tenant_id, job_id, "replaced by the schedule's next moment")
+        except IllegalTransition:
+            pass  # it ended by itself between our look and our hand
 
 
 class Moved(Conflict):
