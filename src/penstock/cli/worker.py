@@ -11,6 +11,7 @@ import typer
 
 from penstock.cli._common import AppPath, DatabaseUrl, open_app
 from penstock.cli._logs import configure_logs
+from penstock.cli.remote import run_remote
 from penstock.core.errors import InvalidInput
 from penstock.worker.supervise import die_with_parent, supervise
 
@@ -37,6 +38,8 @@ def worker(
     log_dir: Annotated[Path | None, typer.Option(help="Where whole logs of commands are kept.")] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log every run.")] = False,
     json_logs: Annotated[bool | None, typer.Option("--json-logs/--human-logs", help="How to log.")] = None,
+    api: Annotated[str | None, typer.Option(help="Work over the API at this address, without a database.")] = None,
+    token: Annotated[str | None, typer.Option(envvar="PENSTOCK_TOKEN", help="With --api: a worker's token.")] = None,
     supervised_by: Annotated[int | None, typer.Option(hidden=True)] = None,
     database_url: DatabaseUrl = None,
 ) -> None:
@@ -54,6 +57,12 @@ def worker(
         raise typer.Exit(supervise(processes, grace))
     if supervised_by is not None:
         die_with_parent(supervised_by)
+    if api is not None:
+        run_remote(
+            api, token, app=app, commands=commands, log_dir=log_dir, concurrency=concurrency, queues=_split(queues),
+            keys=_split(keys), grace=grace, lease=lease,
+        )  # fmt: skip
+        return
     made = open_app(database_url, app=app)
     try:
         made.worker(

@@ -26,7 +26,7 @@ def take(tx: Tx, tenant_id: UUID, key: str, request_hash: str) -> Remembered | N
     """Make the key ours and answer None, or answer what was remembered under it."""
     insert: Any = sqlite.insert if tx.dialect.name == "sqlite" else postgresql.insert
     values = {"tenant_id": tenant_id, "key": key, "request_hash": request_hash, "created_at": tx.now}
-    if tx.count(insert(keys).values(**values).on_conflict_do_nothing()):
+    if tx.first(insert(keys).values(**values).on_conflict_do_nothing().returning(keys.c.key)) is not None:
         return None
     row = tx.first(
         select(keys.c.request_hash, keys.c.response_status, keys.c.response_body).where(

@@ -1,0 +1,226 @@
+"""Every call of the API as plain values: what is sent, and how the answer is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+from uuid import UUID
+
+from pydantic import BaseModel
+
+from penstock.core.errors import Fault, PenstockError
+from penstock.core.wire import access, groups, reach, stats, worker
+from penstock.core.wire import definitions as defined
+from penstock.core.wire import jobs as work
+
+T = TypeVar("T")
+Id = UUID | str
+API = "/api/v1"
+
+
+class ApiError(PenstockError):
+    """The service refused, or could not be reached (`status` 0). `code` tells why, `faults` where."""
+
+    def __init__(self, status: int, code: str, detail: str, faults: Sequence[Fault] = ()) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.faults = tuple(faults)
+
+
+@dataclass(frozen=True, slots=True)
+class Ask(Generic[T]):
+    """A call as plain values, and how its answer is read. `safe` calls may be sent again when the answer was lost."""
+
+    method: str
+    path: str
+    answer: Callable[[Any], T]
+    body: Any = None
+    query: Mapping[str, Any] = field(default_factory=dict)
+    safe: bool = False
+    keyed: bool = False
+
+
+def _model(kind: type[BaseModel]) -> Callable[[Any], Any]:
+    return lambda found: kind.model_validate(found)
+
+
+def _nothing(_found: Any) -> None:
+    return None
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _get(path: str, answer: Callable[[Any], T], **query: Any) -> Ask[T]:
+    plain = {
+        name: value.isoformat() if isinstance(value, datetime) else value for name, value in _given(**query).items()
+    }
+    return Ask("GET", f"{API}{path}", answer, query=plain, safe=True)
+
+
+def _post(path: str, answer: Callable[[Any], T], body: BaseModel | None = None, *, create: bool = False) -> Ask[T]:
+    plain = None if body is None else body.model_dump(mode="json", exclude_unset=True)
+    return Ask("POST", f"{API}{path}", answer, plain, safe=create, keyed=create)
+
+
+class Calls:
+    """Every call of the API that programs need."""
+
+    @staticmethod
+    def enqueue(definition_key: str, payload: Mapping[str, Any] | None = None, **options: Any) -> Ask[work.Job]:
+        """Ask for work: priority, queue, scheduled_for, delay_seconds, dedupe_key, correlation_id."""
+        body = work.NewJob(definition_key=definition_key, payload=dict(payload or {}), **options)
+        return _post("/jobs", _model(work.Job), body, create=True)
+
+    @staticmethod
+    def job(id: Id) -> Ask[work.Job]:
+        return _get(f"/jobs/{id}", _model(work.Job))
+
+    @staticmethod
+    def jobs(**query: Any) -> Ask[work.JobPage]:
+        """Newest first, by status, source, definition_key, created_after, search, limit, offset, cursor and more."""
+        return _get("/jobs", _model(work.JobPage), **query)
+
+    @staticmethod
+    def summary() -> Ask[work.Summary]:
+        return _get("/jobs/summary", _model(work.Summary))
+
+    @staticmethod
+    def attempts(id: Id) -> Ask[work.AttemptList]:
+        return _get(f"/jobs/{id}/attempts", _model(work.AttemptList))
+
+    @staticmethod
+    def why(id: Id) -> Ask[work.Why]:
+        return _get(f"/jobs/{id}/why", _model(work.Why))
+
+    @staticmethod
+    def logs(id: Id, attempt_no: int | None = None) -> Ask[work.Logs]:
+        return _get(f"/jobs/{id}/logs", _model(work.Logs), attempt_no=attempt_no)
+
+    @staticmethod
+    def cancel(id: Id) -> Ask[work.Job]:
+        return _post(f"/jobs/{id}/cancel", _model(work.Job))
+
+    @staticmethod
+    def retry(id: Id) -> Ask[work.Job]:
+        return _post(f"/jobs/{id}/retry", _model(work.Job))
+
+    @staticmethod
+    def move(id: Id, **where: Any) -> Ask[work.Job]:
+        """before=, after= or to="top" or "bottom"."""
+        return _post(f"/jobs/{id}/move", _model(work.Job), work.MoveJob(**where))
+
+    @staticmethod
+    def change(id: Id, **changes: Any) -> Ask[work.Job]:
+        """Change payload or priority of a queued job."""
+        body = work.ChangeJob(**changes).model_dump(mode="json", exclude_unset=True)
+        return Ask("PATCH", f"{API}/jobs/{id}", _model(work.Job), body)
+
+    @staticmethod
+    def cancel_many(filter: Mapping[str, Any], dry_run: bool = False) -> Ask[work.BulkDone]:
+        return _post("/jobs/cancel", _model(work.BulkDone), work.Bulk(filter=work.JobFilter(**filter), dry_run=dry_run))
+
+    @staticmethod
+    def retry_many(filter: Mapping[str, Any], dry_run: bool = False) -> Ask[work.BulkDone]:
+        return _post("/jobs/retry", _model(work.BulkDone), work.Bulk(filter=work.JobFilter(**filter), dry_run=dry_run))
+
+    @staticmethod
+    def create_group(members: Sequence[tuple[str, Mapping[str, Any]]], **options: Any) -> Ask[groups.Group]:
+        """mode, on_failure, label, priority, correlation_id."""
+        asked = [groups.Member(definition_key=key, payload=dict(payload)) for key, payload in members]
+        return _post("/groups", _model(groups.Group), groups.NewGroup(jobs=asked, **options), create=True)
+
+    @staticmethod
+    def group(id: Id) -> Ask[groups.Group]:
+        return _get(f"/groups/{id}", _model(groups.Group))
+
+    @staticmethod
+    def emit(name: str, context: Mapping[str, Any] | None = None) -> Ask[reach.Event]:
+        return _post(
+            "/events", _model(reach.Event), reach.NewEvent(name=name, context=dict(context or {})), create=True
+        )
+
+    @staticmethod
+    def triggers(**query: Any) -> Ask[reach.TriggerList]:
+        return _get("/jobs/triggers", _model(reach.TriggerList), **query)
+
+    @staticmethod
+    def create_trigger(**given: Any) -> Ask[reach.Trigger]:
+        return _post("/jobs/triggers", _model(reach.Trigger), reach.NewTrigger(**given), create=True)
+
+    @staticmethod
+    def change_trigger(id: Id, **changes: Any) -> Ask[reach.Trigger]:
+        body = reach.ChangeTrigger(**changes).model_dump(mode="json", exclude_unset=True)
+        return Ask("PATCH", f"{API}/jobs/triggers/{id}", _model(reach.Trigger), body)
+
+    @staticmethod
+    def delete_trigger(id: Id) -> Ask[None]:
+        return Ask("DELETE", f"{API}/jobs/triggers/{id}", _nothing)
+
+    @staticmethod
+    def fire_trigger(id: Id, payload: Mapping[str, Any] | None = None) -> Ask[work.Job]:
+        body = reach.Fire(payload=dict(payload or {}))
+        return _post(f"/jobs/triggers/{id}/fire", _model(work.Job), body, create=True)
+
+    @staticmethod
+    def definitions() -> Ask[defined.DefinitionList]:
+        return _get("/definitions", _model(defined.DefinitionList))
+
+    @staticmethod
+    def apply_definitions(wanted: Sequence[Mapping[str, Any]], **options: Any) -> Ask[defined.Applied]:
+        """archive_others, dry_run."""
+        asked = [defined.NewDefinition(**each) for each in wanted]
+        body = defined.ApplyDefinitions(definitions=asked, **options)
+        return _post("/admin/jobs/definitions/apply", _model(defined.Applied), body)
+
+    @staticmethod
+    def create_tenant(slug: str, name: str | None = None, **options: Any) -> Ask[defined.Tenant]:
+        body = defined.NewTenant(slug=slug, name=name, **options)
+        return _post("/admin/tenants", _model(defined.Tenant), body, create=True)
+
+    @staticmethod
+    def create_token(role: str, label: str, tenant: str | None = None, **options: Any) -> Ask[access.CreatedToken]:
+        given = _given(role=role, label=label, tenant=tenant, **options)
+        return _post("/admin/tokens", _model(access.CreatedToken), access.NewToken.model_validate(given))
+
+    @staticmethod
+    def session() -> Ask[access.Session]:
+        """Who the token belongs to, and what they may do."""
+        return _get("/session", _model(access.Session))
+
+    @staticmethod
+    def workers() -> Ask[stats.WorkerList]:
+        return _get("/workers", _model(stats.WorkerList))
+
+    @staticmethod
+    def claim(worker_id: str, limit: int = 1, **options: Any) -> Ask[worker.Claims]:
+        """Take jobs to run: queues, keys, lease_seconds, wait_seconds, hostname, pid, version, concurrency."""
+        body = worker.ClaimRequest(worker_id=worker_id, limit=limit, **options)
+        return _post("/worker/jobs/claim", _model(worker.Claims), body)
+
+    @staticmethod
+    def heartbeat(job_id: Id, run_id: Id, **report: Any) -> Ask[worker.Beaten]:
+        """Keep a run: lease_seconds, progress, stdout_tail, stderr_tail."""
+        body = worker.Beat(run_id=UUID(str(run_id)), **report)
+        return _again(_post(f"/worker/jobs/{job_id}/heartbeat", _model(worker.Beaten), body))
+
+    @staticmethod
+    def complete(job_id: Id, run_id: Id, **report: Any) -> Ask[worker.Recorded]:
+        """result, skipped, reason, exit_code, stdout_tail, stderr_tail, artifacts."""
+        body = worker.Complete(run_id=UUID(str(run_id)), **report)
+        return _again(_post(f"/worker/jobs/{job_id}/complete", _model(worker.Recorded), body))
+
+    @staticmethod
+    def fail(job_id: Id, run_id: Id, error: str, **report: Any) -> Ask[worker.Recorded]:
+        """kind, fatal, by_shutdown, delay_seconds, exit_code, stdout_tail, stderr_tail, artifacts."""
+        body = worker.Fail(run_id=UUID(str(run_id)), error=error, **report)
+        return _again(_post(f"/worker/jobs/{job_id}/fail", _model(worker.Recorded), body))
+
+
+def _again(ask: Ask[T]) -> Ask[T]:
+    """A call that its run's id makes safe to send again."""
+    return Ask(ask.method, ask.path, ask.answer, ask.body, ask.query, safe=True)

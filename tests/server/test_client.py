@@ -1,0 +1,148 @@
+"""The Python client, synchronous and asynchronous, and a worker that has no database."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+import time
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from penstock.client import ApiError, AsyncClient, Calls, Client
+from penstock.core.redact import Redactor
+from penstock.run.context import Context
+from penstock.run.python import PythonRunner
+from penstock.worker.remote import RemoteWorker
+from tests.server.support import Transport, World
+
+
+def client_of(world: World, role: str = "operator", **more: str) -> Client:
+    return Client("http://penstock.test", world.token(role), transport=Transport(world.app, world.loop), **more)  # type: ignore[arg-type]
+
+
+def test_both_clients_have_every_call() -> None:
+    calls = {name for name, _ in inspect.getmembers(Calls, inspect.isfunction)}
+    assert calls
+    assert calls <= set(dir(Client))
+    assert calls <= set(dir(AsyncClient))
+
+
+def test_a_program_enqueues_looks_and_steers(world: World) -> None:
+    with client_of(world) as client:
+        job = client.enqueue("echo", {"n": 1}, priority=7, correlation_id="c")
+        assert (job.status, job.priority, job.payload) == ("queued", 7, {"n": 1})
+        assert client.job(job.id) == job
+        assert [each.id for each in client.jobs(status="queued", limit=5).items] == [job.id]
+        assert client.change(job.id, priority=3).priority == 3
+        assert client.why(job.id).reason == "no_worker"
+        assert client.cancel_many({"status": ["queued"]}, dry_run=True).matched == 1
+        assert client.cancel(job.id).status == "canceled"
+        assert client.summary().counts.canceled == 1
+        assert client.retry(job.id).status == "queued"
+        group = client.create_group([("echo", {}), ("echo", {})], mode="parallel")
+        assert len(client.group(group.id).jobs) == 2
+        with pytest.raises(ApiError) as refused:
+            client.create_tenant("new")
+        assert (refused.value.status, refused.value.code) == (403, "forbidden")
+
+
+def test_an_operator_of_all_names_the_tenant(world: World) -> None:
+    with client_of(world, "super_admin", tenant="bolt") as client:
+        job = client.enqueue("echo")
+        assert job.tenant_id == world.penstock.tenants.get("bolt").id
+        applied = client.apply_definitions([{"key": "echo", "max_attempts": 5}, {"key": "new"}], dry_run=True)
+        assert [(each.key, each.action) for each in applied.items] == [("echo", "changed"), ("new", "created")]
+        assert client.create_token("viewer", "v", "acme").token is not None
+
+
+def test_the_same_calls_asynchronously(world: World) -> None:
+    async def work() -> str:
+        transport = httpx.ASGITransport(world.app)
+        async with AsyncClient("http://penstock.test", world.token("operator"), transport=transport) as client:
+            job = await client.enqueue("echo", {"n": 1})
+            found, summary = await asyncio.gather(client.job(job.id), client.summary())
+            assert (found, summary.counts.queued) == (job, 1)
+            with pytest.raises(ApiError, match="no such job"):
+                await client.job(job.tenant_id)
+            return found.status
+
+    assert world.loop.run(work()) == "queued"
+
+
+class Flaky(httpx.BaseTransport):
+    """Loses the answer of the first request of each kind."""
+
+    def __init__(self, inner: httpx.BaseTransport) -> None:
+        self._inner = inner
+        self._lost: set[str] = set()
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        answer = self._inner.handle_request(request)
+        if request.url.path not in self._lost:
+            self._lost.add(request.url.path)
+            raise httpx.ReadError("the connection was reset")
+        return answer
+
+
+def test_a_create_whose_answer_was_lost_makes_one_job(world: World) -> None:
+    with Client(
+        "http://penstock.test", world.token("operator"), transport=Flaky(Transport(world.app, world.loop))
+    ) as client:
+        job = client.enqueue("echo", {"n": 1})
+    assert [each.id for each in world.penstock.as_tenant("acme").jobs.list()] == [job.id]
+
+
+def test_a_server_that_is_not_there_is_told(world: World) -> None:
+    with Client("http://127.0.0.1:9", world.token("operator"), retries=0) as client, pytest.raises(ApiError) as told:
+        client.summary()
+    assert (told.value.status, told.value.code) == (0, "unreachable")
+
+
+def until(true: Callable[[], bool], seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it did not come about in time"
+        time.sleep(0.05)
+
+
+def test_a_worker_without_a_database_runs_jobs(world: World) -> None:
+    acme = world.penstock.as_tenant("acme")
+    started = threading.Event()
+
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    def break_() -> None:
+        raise ValueError("no luck")
+
+    def wait(ctx: Context) -> None:
+        ctx.progress(1, 2, "half")
+        started.set()
+        while not ctx.canceled():
+            time.sleep(0.02)
+
+    runner = PythonRunner(Redactor())
+    for key, call in (("add", add), ("break", break_), ("wait", wait)):
+        world.penstock.define(key, runner="python", max_attempts=1)
+        runner.register(key, call, "thread")
+    with client_of(world, "worker") as client:
+        worker = RemoteWorker(client, [runner], concurrency=3, grace=5, lease=1.5, wait=0.2)
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        good, bad, long = acme.enqueue("add", {"a": 2, "b": 3}), acme.enqueue("break"), acme.enqueue("wait")
+        other = world.penstock.as_tenant("bolt").enqueue("add", {"a": 1, "b": 1})
+        until(lambda: acme.jobs.get(good.id).finished and acme.jobs.get(bad.id).finished and started.is_set())
+        assert acme.jobs.get(good.id).result == 5
+        dead = acme.jobs.get(bad.id)
+        assert dead.status == "dead_letter"
+        assert "no luck" in str(dead.last_error)
+        until(lambda: acme.jobs.get(long.id).progress is not None)
+        acme.jobs.cancel(long.id)
+        until(lambda: acme.jobs.get(long.id).status == "canceled")
+        worker.stop()
+        thread.join(20)
+        assert not thread.is_alive()
+    assert world.penstock.as_tenant("bolt").jobs.get(other.id).status == "queued"
