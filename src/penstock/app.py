@@ -239,7 +239,7 @@ class Penstock:
         source_ref, created_by, max_attempts, adhoc. With `connection`, in the caller's own transaction."""
         self._ensure_defined(key, connection)
         tenant_id = self.ground.tenant_id(tenant or self.tenant)
-        return enqueue.enqueue(self.ground, tenant_id, key, params or {}, Options(**options), connection)
+        return enqueue.enqueue(self.ground, tenant_id, key, {} if params is None else params, Options(**options), connection)
 
     def enqueue_many(
         self,

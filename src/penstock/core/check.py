@@ -34,6 +34,12 @@ def integer(name: str, value: Any, least: int = MIN_INT32, most: int = MAX_INT32
     return value
 
 
+def seconds(name: str, value: Any, least: float = 0.0, most: float = 100 * 365 * 86400.0) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise InvalidInput(f"{name} is {value!r}; expected a number of seconds from {least:g} to {most:g}.")
+    return float(value)
+
+
 def identifier(name: str, value: Any) -> UUID:
     if isinstance(value, UUID):
         return value

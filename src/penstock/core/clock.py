@@ -6,7 +6,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-from penstock.core.errors import NaiveDatetime
+from penstock.core.errors import InvalidInput, NaiveDatetime
 
 
 class Clock(Protocol):
@@ -62,6 +62,8 @@ class ForwardClock:
 
 
 def require_aware(name: str, moment: datetime) -> datetime:
+    if not isinstance(moment, datetime):
+        raise InvalidInput(f"{name} is a {type(moment).__name__}; expected an aware datetime.")
     if moment.tzinfo is None or moment.utcoffset() is None:
         raise NaiveDatetime(name)
     return moment.astimezone(UTC)

@@ -36,7 +36,7 @@ def claim(
     check.text("worker", worker)
     check.integer("limit", limit, 0, MAX_BATCH)
     run_ids = [new_id() for _ in range(limit)]
-    lease = lease_seconds or ground.config.lease_seconds
+    lease = _lease(ground, lease_seconds)
     check_results(reports)
     stale: set[UUID] = set()
 
@@ -71,6 +71,10 @@ def _after_lost_reply(
     return ground.db.transact(work)  # type: ignore[arg-type]
 
 
+def _lease(ground: Ground, given: float | None) -> float:
+    return ground.config.lease_seconds if given is None else check.seconds("lease_seconds", given, 0.001, 86400.0)
+
+
 def heartbeat(
     ground: Ground, held: Sequence[Claim], lease_seconds: float | None = None
 ) -> tuple[list[Claim], list[Claim]]:
@@ -78,7 +82,7 @@ def heartbeat(
     if not held:
         return [], []
     pairs = [(claim.job_id, claim.run_id) for claim in held]
-    lease = lease_seconds or ground.config.lease_seconds
+    lease = _lease(ground, lease_seconds)
     kept, asked = ground.db.transact(lambda tx: claims.heartbeat(tx, pairs, lease), retry_disconnects=True)
     return [c for c in held if c.job_id not in kept], [c for c in held if c.job_id in asked]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -56,7 +55,9 @@ class Options:
         if self.scheduled_for is not None:
             require_aware("scheduled_for", self.scheduled_for)
         if self.delay is not None:
-            check.integer("delay", math.ceil(self.delay), 0)
+            check.seconds("delay", self.delay)
+        if self.trace is not None:
+            plain("trace", require_object("trace", self.trace))
         one_of("source", self.source, [source.value for source in Source])
         for name in ("dedupe_key", "correlation_id", "source_ref", "created_by"):
             check.maybe_text(name, getattr(self, name))

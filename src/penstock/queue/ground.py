@@ -48,6 +48,8 @@ class Ground:
     def tenant_id(self, slug: str, tx: Tx | None = None) -> UUID:
         if slug in self._tenants:
             return self._tenants[slug]
+        if not isinstance(slug, str) or not slug.isprintable():
+            raise UnknownTenant(str(slug))
         if tx is None:
             with self.db.read() as tx:
                 found = tenants.by_slug(tx, slug)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -18,6 +18,7 @@ from penstock.store import jobs, prune, workers
 from penstock.store.jobs import Filter
 
 MAX_PAGE = 1000
+FILTERS = frozenset(Filter.__dataclass_fields__) - {"statuses"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,17 @@ def filter_of(status: str | Sequence[str] | None = None, **narrowed: Any) -> Fil
     given = [status] if isinstance(status, str) else status
     known = [s.value for s in JobStatus]
     statuses = tuple(JobStatus) if given is None else tuple(JobStatus(one_of("status", s, known)) for s in given)
-    return Filter(statuses=statuses, **narrowed)
+    values: dict[str, Any] = {}
+    for name, value in narrowed.items():
+        if name not in FILTERS:
+            raise InvalidInput(f"Jobs cannot be narrowed by {name!r}; known: {', '.join(sorted(FILTERS))}.")
+        if value is None or isinstance(value, datetime):
+            values[name] = value
+        elif name.endswith("_id") and name != "correlation_id":
+            values[name] = check.identifier(name, value)
+        else:
+            values[name] = check.text(name, value, 500)
+    return Filter(statuses=statuses, **values)
 
 
 def listed(
