@@ -69,5 +69,5 @@ def main(verb: str, seconds: str) -> None:
 
 
 if __name__ == "__main__":
-    dj.config["jobs.lease_seconds"] = 1.5
+    dj.config["jobs.lease_seconds"] = 4
     main(*sys.argv[1:])

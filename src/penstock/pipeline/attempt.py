@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING, Any
 from penstock.pipeline.blob import pack
 from penstock.pipeline.errors import BlobError, EmptyMake, InputChanged
 from penstock.pipeline.jobs import encode_key
-from penstock.pipeline.make import MakeScope
+from penstock.pipeline.make import Earlier, MakeScope
 from penstock.store.database import Tx
 
 if TYPE_CHECKING:
     from penstock.pipeline.auto import AutoPopulate
 
 
-def attempt(
-    table: AutoPopulate, key: Mapping[str, Any], make_kwargs: Mapping[str, Any], settle: Callable[[Tx], None]
-) -> None:
-    """Make one key. What make() inserted and what `settle` writes commit together, or not at all."""
+def run_make(
+    table: AutoPopulate, key: Mapping[str, Any], make_kwargs: Mapping[str, Any], earlier: Earlier | None = None
+) -> MakeScope:
+    """Call make() for one key; what it inserted waits in the scope that this returns."""
     shape = type(table).declared_shape()
-    encoded = encode_key(shape, key, table.connection.backend)
-    scope = MakeScope(table.connection, shape, encoded)
+    scope = MakeScope(table.connection, shape, encode_key(shape, key, table.connection.backend), earlier)
     with table.connection.making(scope):
         try:
             if table.makes_in_parts():
@@ -31,12 +30,17 @@ def attempt(
         except BaseException as error:
             scope.rollback(error)
             raise
+    return scope
+
+
+def commit(table: AutoPopulate, key: Mapping[str, Any], scope: MakeScope, settle: Callable[[Tx], None]) -> None:
+    """Write one key by itself. What make() inserted and what `settle` writes commit together, or not at all."""
 
     def before_commit(tx: Tx) -> None:
         if not scope.made_key and tx.first((table & dict(key)).source.select().limit(1)) is None:
             raise EmptyMake(
-                f"make() ended without inserting a row into {shape.class_name} for {dict(key)}. Insert one, leave the key out "
-                "of key_source, or call jobs.ignore(key)."
+                f"make() ended without inserting a row into {type(table).__name__} for {dict(key)}. Insert one, leave the "
+                "key out of key_source, or call jobs.ignore(key)."
             )
         settle(tx)
 

@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from penstock.pipeline.attempt import attempt
+from penstock.pipeline.attempt import commit, run_make
 from penstock.pipeline.errors import DuplicateError
 from penstock.pipeline.keysource import missing_keys
 from penstock.pipeline.options import Budget, Key, Options, Outcome
+from penstock.pipeline.outbox import Finished, Outbox
 
 if TYPE_CHECKING:
     from penstock.pipeline.auto import AutoPopulate
@@ -35,42 +36,81 @@ def list_keys(table: AutoPopulate, options: Options, tried: set[tuple[Any, ...]]
 
 def run(table: AutoPopulate, options: Options, budget: Budget, step: Callable[[], None]) -> Outcome:
     """Make what is missing, look again for keys that came meanwhile, and end when none is left."""
-    outcome = Outcome()
     tried: set[tuple[Any, ...]] = set()
-    while keys := list_keys(table, options, tried)[: budget.room()]:
-        listed = time.monotonic()
-        for key in keys:
-            budget.take(1)
-            tried.add(tuple(key.values()))
-            made_elsewhere = time.monotonic() - listed > FRESH and key in table
-            if made_elsewhere:
-                budget.give_back(1, keys=False)
-            else:
-                make_one(table, key, options, outcome)
-            step()
-    return outcome
+    maker = Maker(table, options)
+    try:
+        while keys := list_keys(table, options, tried)[: budget.room()]:
+            listed = time.monotonic()
+            for key in keys:
+                budget.take(1)
+                tried.add(tuple(key.values()))
+                if time.monotonic() - listed > FRESH and key in table:
+                    budget.give_back(1, keys=False)
+                else:
+                    maker.make(key)
+                step()
+            maker.flush()
+    finally:
+        maker.close()
+    return maker.result()
 
 
-def make_one(table: AutoPopulate, key: Key, options: Options, outcome: Outcome) -> None:
-    """Make one key, again after a transient error. A key that another process made meanwhile is nobody's error."""
-    attempts = 0
-    while True:
-        attempts += 1
-        try:
-            attempt(table, key, options.make_kwargs, lambda tx: None)
-        except Exception as error:
-            if isinstance(error, DuplicateError) and key in table:
-                return
-            delay = type(table).retry_policy.delay_after(error, attempts)
-            if delay is not None:
-                time.sleep(delay)
-                continue
-            if not options.suppress_errors:
-                raise
-            outcome.error_list.append((key, error if options.return_exception_objects else describe(error)))
-        else:
-            outcome.success_count += 1
-        return
+class Maker:
+    """Makes keys without a job table, and keeps the count."""
+
+    def __init__(self, table: AutoPopulate, options: Options) -> None:
+        self.table, self.options = table, options
+        self.outcome = Outcome()
+        self.outbox = Outbox(table.connection, lambda tx, items: None)
+
+    def make(self, key: Key) -> None:
+        """Make one key, again after a transient error. A key that another process made meanwhile is nobody's error."""
+        attempts = 0
+        while True:
+            attempts += 1
+            started = time.monotonic()
+            try:
+                scope = run_make(self.table, key, self.options.make_kwargs, self.outbox)
+                if scope.may_wait:
+                    self.outbox.add(Finished(key, scope, time.monotonic() - started))
+                else:
+                    self.outbox.flush()
+                    commit(self.table, key, scope, lambda tx: None)
+                    self.outcome.success_count += 1
+            except Exception as error:
+                self.flush()
+                delay = type(self.table).retry_policy.delay_after(error, attempts)
+                if delay is not None:
+                    time.sleep(delay)
+                    continue
+                self._failed(key, error)
+            self._heed_failures()
+            return
+
+    def flush(self) -> None:
+        self.outbox.flush()
+        self._heed_failures()
+
+    def close(self) -> None:
+        self.outbox.close()
+
+    def result(self) -> Outcome:
+        self._heed_failures()
+        self.outcome.success_count += self.outbox.done
+        self.outbox.done = 0
+        return self.outcome
+
+    def _heed_failures(self) -> None:
+        while self.outbox.failed:
+            finished, error = self.outbox.failed.pop(0)
+            self._failed(finished.key, error)
+
+    def _failed(self, key: Key, error: Exception) -> None:
+        if isinstance(error, DuplicateError) and key in self.table:
+            return
+        if not self.options.suppress_errors:
+            raise error
+        self.outcome.error_list.append((key, error if self.options.return_exception_objects else describe(error)))
 
 
 def describe(error: BaseException) -> str:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from penstock.pipeline.attempt import attempt
+from penstock.pipeline.attempt import commit, run_make
 from penstock.pipeline.blob import pack
 from penstock.pipeline.config import config
 from penstock.pipeline.direct import describe
@@ -22,6 +23,7 @@ from penstock.pipeline.jobs import JobsTable, identity
 from penstock.pipeline.keysource import keys_to_make
 from penstock.pipeline.lease import heart
 from penstock.pipeline.options import Budget, Key, Options, Outcome
+from penstock.pipeline.outbox import Finished, Outbox
 from penstock.store.database import Tx
 from penstock.store.pipeline.jobs import Picking
 
@@ -85,13 +87,19 @@ class _Worker:
         self.budget.give_back(wanted - len(keys), keys=True)
         if not keys:
             return False
+        outbox = Outbox(self.connection, partial(self._settle, token))
         left = len(keys)
         try:
             with heart.holding(token, self.connection, self.store):
-                for key, done, live in keys:
-                    left -= 1
-                    self._handle(token, key, done, live)
-                    self.step()
+                try:
+                    for key, done, live in keys:
+                        left -= 1
+                        self._handle(token, outbox, key, done, live)
+                        self.step()
+                finally:
+                    outbox.close()
+                    self.outcome.success_count += outbox.done
+                self._heed_failures(token, outbox)
         finally:
             if left or self._interrupted:
                 self.connection.apart(lambda tx: self.store.release(tx, token))
@@ -121,30 +129,46 @@ class _Worker:
     def _id(self, key: Key) -> tuple[Any, ...]:
         return tuple(key[name] for name in self.store.keys)
 
-    def _handle(self, token: str, key: Key, done: bool, live: bool) -> None:
+    def _handle(self, token: str, outbox: Outbox, key: Key, done: bool, live: bool) -> None:
         if done or not live:
             self.budget.give_back(1, keys=False)
             self.connection.apart(lambda tx: self.store.discard(tx, key, token))
             return
         started = time.monotonic()
         try:
-            attempt(self.table, key, self.options.make_kwargs, lambda tx: self._settle(tx, token, key, started))
+            scope = run_make(self.table, key, self.options.make_kwargs, outbox)
+            finished = Finished(key, scope, time.monotonic() - started)
+            if scope.may_wait:
+                outbox.add(finished)
+            else:
+                outbox.flush()
+                commit(self.table, key, scope, lambda tx: self._settle(token, tx, [finished]))
+                self.outcome.success_count += 1
         except Exception as error:
+            outbox.flush()
             self._failed(token, key, error, time.monotonic() - started)
         except BaseException:
             self._interrupted = True
             raise
-        else:
-            self.outcome.success_count += 1
+        self._heed_failures(token, outbox)
 
-    def _settle(self, tx: Tx, token: str, key: Key, started: float) -> None:
-        """Complete the job in the transaction of its result. A job that was deleted meanwhile is no obstacle; one that
-        passed on is."""
-        duration = time.monotonic() - started
-        if self.store.complete(tx, key, token, duration, keep=config["jobs.keep_completed"]):
+    def _heed_failures(self, token: str, outbox: Outbox) -> None:
+        while outbox.failed:
+            finished, error = outbox.failed.pop(0)
+            self._failed(token, finished.key, error, finished.duration)
+
+    def _settle(self, token: str, tx: Tx, items: Sequence[Finished]) -> None:
+        """Complete the jobs in the transaction of their results. A job that was deleted meanwhile is no obstacle; one
+        that passed on is."""
+        keep = config["jobs.keep_completed"]
+        if not keep and self.store.complete_all(tx, [item.key for item in items], token) == len(items):
             return
-        if self.store.status(tx, key) is not None:
-            raise ReservationLost(f"The job {key} passed on while it was being made; its result was not written.")
+        for item in items:
+            held = self.store.complete(tx, item.key, token, item.duration, keep=True) if keep else False
+            if not held and self.store.status(tx, item.key) is not None:
+                raise ReservationLost(
+                    f"The job {item.key} passed on while it was being made; its result was not written."
+                )
 
     def _failed(self, token: str, key: Key, error: Exception, duration: float) -> None:
         if isinstance(error, ReservationLost):

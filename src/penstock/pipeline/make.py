@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy import Table as SqlTable
 
@@ -29,11 +29,21 @@ class Pending:
     replace: bool
 
 
+class Earlier(Protocol):
+    """Keys that are finished but not written yet."""
+
+    def holds(self, tables: Collection[str]) -> bool: ...
+
+    def flush(self) -> None: ...
+
+
 class MakeScope:
     """What one make() has done and not yet committed."""
 
-    def __init__(self, connection: Connection, target: Shape, key: Mapping[str, Any]) -> None:
-        self.connection, self.target, self.key = connection, target, key
+    def __init__(
+        self, connection: Connection, target: Shape, key: Mapping[str, Any], earlier: Earlier | None = None
+    ) -> None:
+        self.connection, self.target, self.key, self.earlier = connection, target, key, earlier
         self.made_key = False
         self._pending: list[Pending] = []
         self._open: AbstractContextManager[Tx] | None = None
@@ -54,16 +64,33 @@ class MakeScope:
 
     def seen_by(self, tables: Collection[str]) -> Tx | None:
         """The transaction in which a read of `tables` must run, if it must."""
+        if self.earlier is not None and self.earlier.holds(tables):
+            self.earlier.flush()
         if self._tx is None and any(pending.shape.full_name in tables for pending in self._pending):
             return self.opened()
         return self._tx
 
     def opened(self) -> Tx:
         if self._tx is None:
+            if self.earlier is not None:
+                self.earlier.flush()  # it could not, once we hold SQLite's write lock
             self._open = self.connection.db.write()
             self._tx = self._open.__enter__()
             self._flush(self._tx)
         return self._tx
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether its rows can go in later, together with others': it made its key, and opened no transaction."""
+        return self.made_key and self._tx is None
+
+    @property
+    def waiting(self) -> Sequence[Pending]:
+        return self._pending
+
+    @property
+    def tables(self) -> set[str]:
+        return {pending.shape.full_name for pending in self._pending}
 
     def commit(self, before: Callable[[Tx], None]) -> None:
         """Write what waits, run `before`, commit. If nothing was open yet, bad luck is tried again."""
@@ -85,14 +112,14 @@ class MakeScope:
 
     def _finish(self, tx: Tx, before: Callable[[Tx], None]) -> None:
         for pending in self._pending:
-            _write(tx, pending)
+            write_pending(tx, pending)
         before(tx)
 
     def _flush(self, tx: Tx) -> None:
         waiting, self._pending = self._pending, []
         with faults():
             for pending in waiting:
-                _write(tx, pending)
+                write_pending(tx, pending)
 
     def _close(self, error: BaseException | None) -> None:
         if self._open is None:
@@ -105,5 +132,6 @@ class MakeScope:
                 raise
 
 
-def _write(tx: Tx, pending: Pending) -> None:
+def write_pending(tx: Tx, pending: Pending) -> None:
+    """Insert what waited."""
     rows.insert_rows(tx, pending.table, pending.rows, skip_duplicates=pending.skip_duplicates, replace=pending.replace)

@@ -78,17 +78,23 @@ def _direct(context: Any, table: AutoPopulate, options: Options, budget: Budget)
         following = context.Value("q", 0)
 
         def body(keys: list[Any] = keys, following: Any = following) -> Outcome:
-            mine = Outcome()
-            while True:
-                with following.get_lock():
-                    at = following.value
-                    following.value += 1
-                if at >= len(keys):
-                    return mine
-                direct.make_one(table, keys[at], options, mine)
+            maker = direct.Maker(table, options)
+            try:
+                while (at := _next(following)) < len(keys):
+                    maker.make(keys[at])
+            finally:
+                maker.close()
+            return maker.result()
 
         outcome.add(_gather(context, [body] * min(options.processes, len(keys))))
     return outcome
+
+
+def _next(following: Any) -> int:
+    with following.get_lock():
+        at: int = following.value
+        following.value += 1
+        return at
 
 
 def _gather(context: Any, bodies: list[Callable[[], Outcome]]) -> Outcome:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import FromClause, Select, Table, and_, func, select, true
@@ -23,8 +24,7 @@ class Source:
 
     @classmethod
     def of(cls, table: Table) -> Source:
-        fresh = table.alias()
-        return cls(fresh, dict(fresh.c))
+        return _of(table)
 
     def restrict(self, condition: ColumnElement[bool]) -> Source:
         """Only the rows that meet `condition`. DISTINCT is taken after WHERE, so the order does not matter."""
@@ -56,6 +56,13 @@ class Source:
         if not self.distinct:
             return select(func.count()).select_from(self.frm).where(*self.where)
         return select(func.count()).select_from(self.select().subquery())
+
+
+@lru_cache(maxsize=2048)
+def _of(table: Table) -> Source:
+    """One alias serves all: whatever meets another source is embedded under a name of its own first."""
+    alias = table.alias()
+    return Source(alias, dict(alias.c))
 
 
 def join(left: Source, right: Source, on: Sequence[str], *, outer: bool = False) -> Source:

@@ -26,6 +26,7 @@ from sqlalchemy import (
     or_,
     select,
     true,
+    tuple_,
     update,
 )
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
@@ -262,6 +263,15 @@ class JobStore:
             "error_stack": None,
         }
         return tx.count(update(self.table).where(*held).values(**done, token=None, lease_until=None)) == 1
+
+    def complete_all(self, tx: Tx, keys: Sequence[Mapping[str, Any]], token: str) -> int:
+        """Delete the jobs of several keys that the token holds; answers how many it did hold."""
+        if len(self.keys) == 1:
+            chosen: ColumnElement[bool] = self.table.c[self.keys[0]].in_([key[self.keys[0]] for key in keys])
+        else:
+            columns = tuple_(*(self.table.c[name] for name in self.keys))
+            chosen = columns.in_([tuple(key[name] for name in self.keys) for key in keys])
+        return tx.count(delete(self.table).where(chosen, self._held(token)))
 
     def fail(
         self, tx: Tx, key: Mapping[str, Any], token: str, message: str, stack: bytes | None, duration: float | None
