@@ -17,7 +17,6 @@ from penstock.store.database import Tx
 from penstock.store.tables import ticks
 
 _FIELDS = tuple(TickRecord.__dataclass_fields__)
-CHUNK = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,23 +32,21 @@ class NewTick:
 def add(tx: Tx, new: Sequence[NewTick]) -> set[tuple[UUID, datetime]]:
     """Write them; answers the trigger and moment of those that were not there before."""
     insert: Any = sqlite.insert if tx.dialect.name == "sqlite" else postgresql.insert
-    written: set[tuple[UUID, datetime]] = set()
     now = tx.time()
-    for start in range(0, len(new), CHUNK):
-        rows = [
-            {
-                "trigger_id": tick.trigger_id,
-                "tick_at": tick.tick_at,
-                "tenant_id": tick.tenant_id,
-                "outcome": tick.outcome,
-                "reason": tick.reason,
-                "job_id": tick.job_id,
-                "created_at": now,
-            }
-            for tick in new[start : start + CHUNK]
-        ]
-        statement = insert(ticks).values(rows).on_conflict_do_nothing().returning(ticks.c.trigger_id, ticks.c.tick_at)
-        written |= {(row.trigger_id, row.tick_at) for row in tx.rows(statement)}
+    rows = [
+        {
+            "trigger_id": tick.trigger_id,
+            "tick_at": tick.tick_at,
+            "tenant_id": tick.tenant_id,
+            "outcome": tick.outcome,
+            "reason": tick.reason,
+            "job_id": tick.job_id,
+            "created_at": now,
+        }
+        for tick in new
+    ]
+    statement = insert(ticks).on_conflict_do_nothing().returning(ticks.c.trigger_id, ticks.c.tick_at)
+    written = {(row.trigger_id, row.tick_at) for row in tx.rows(statement, rows)}
     failpoints.reach("tick.after_insert")
     return written
 
