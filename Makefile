@@ -5,7 +5,7 @@ PORT ?= 8080
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: run test check format clean venv
+.PHONY: run test check format clean venv ui ui-test docs bench bench-quick soak
 
 venv: $(STAMP)
 
@@ -14,21 +14,43 @@ $(STAMP): pyproject.toml requirements-dev.txt
 	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements-dev.txt -e '.[all]'
 	touch $(STAMP)
 
+# The page; nothing is built when its sources have not changed.
+ui: $(STAMP)
+	$(BIN)/python hatch_build.py
+
 # A fresh SQLite file each time, with a demonstration worth looking at.
-run: $(STAMP)
+run: ui
 	rm -rf .demo && mkdir .demo
 	PENSTOCK_DATABASE_URL=sqlite:///.demo/penstock.db $(BIN)/penstock up --port $(PORT) --app examples.demo.app:app \
 	  --commands examples/demo/commands.toml --pipeline examples.demo.lab
 
-test: $(STAMP) check
+test: ui check
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup $(PYTEST_ARGS)
 
-check: $(STAMP)
+check: ui
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tools/no_sql_outside_store.py
+	$(BIN)/python tools/ui_types.py --check
+
+ui-test: ui
+	cd ui && npm test
+
+docs: $(STAMP)
+	$(BIN)/python tools/reference.py
+	$(BIN)/mkdocs build --strict
+
+bench: $(STAMP)
+	$(BIN)/python -m bench.run
+
+bench-quick: $(STAMP)
+	$(BIN)/python -m bench.run --quick
+
+# The long runs: a million random steps, and faults for as long as one likes.
+soak: $(STAMP)
+	PENSTOCK_SOAK=1 $(BIN)/python -m pytest -q tests/properties tests/kills tests/faults
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
