@@ -1,0 +1,351 @@
+"""Deliberate bugs (FAULTS rule 12). Each is put into the running program from outside; nothing in the product knows of them.
+
+A bug that replaces text in a statement fails to be planted when that text is gone, so the list cannot rot unseen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import select, update
+
+from penstock.core import decide, groups, status
+from penstock.core.status import JobStatus
+from penstock.queue import cancel, enqueue, order, record
+from penstock.store import claims, definitions, jobs, promote, recovery, reservations
+from penstock.store import groups as group_rows
+from penstock.store import order as order_rows
+from penstock.store import prune as pruning
+from penstock.store.database import Database
+from penstock.store.dialects import postgresql, sqlite
+from penstock.store.tables import jobs as jobs_table
+from penstock.store.tables import runs as runs_table
+
+Patch = pytest.MonkeyPatch
+Plant = Callable[[Patch], None]
+BUGS: dict[str, dict[str, Plant]] = {"sqlite": {}, "postgresql": {}}
+
+
+def bug(backend: str, name: str) -> Callable[[Plant], Plant]:
+    def keep(plant: Plant) -> Plant:
+        BUGS[backend][name] = plant
+        return plant
+
+    return keep
+
+
+def text_bug(backend: str, name: str, constant: str, old: str, new: str) -> None:
+    """A statement with one piece of its text replaced."""
+    module = sqlite if backend == "sqlite" else postgresql
+
+    def plant(patch: Patch) -> None:
+        before = getattr(module, constant)
+        assert old in before, f"{constant} no longer says {old!r}: rewrite this bug"
+        patch.setattr(module, constant, before.replace(old, new))
+        postgresql._claim_sql.cache_clear()
+
+    BUGS[backend][name] = plant
+
+
+def instead(name: str, place: Any, attribute: str, value: Any) -> None:
+    """A function or a value replaced."""
+    BUGS["sqlite"][name] = lambda patch: patch.setattr(place, attribute, value)
+
+
+def around(name: str, place: Any, attribute: str, wrap: Callable[..., Any]) -> None:
+    """A function called through `wrap(real, *args)`."""
+
+    def plant(patch: Patch) -> None:
+        real = getattr(place, attribute)
+        patch.setattr(place, attribute, lambda *args, **kwargs: wrap(real, *args, **kwargs))
+
+    BUGS["sqlite"][name] = plant
+
+
+def found_otherwise(name: str, old: str, new: str) -> None:
+    """The search for what to claim, with a piece of its text replaced."""
+    assert old in sqlite._find(1, True, True, True), f"the search no longer says {old!r}: rewrite {name!r}"
+
+    def wrap(real: Any, *args: Any) -> str:
+        text: str = real(*args)
+        return text.replace(old, new)
+
+    around(name, sqlite, "_find", wrap)
+
+
+# Fences.
+text_bug("sqlite", "finish without a fence", "_CLOSE_JOBS", " AND penstock_jobs.run_id = f.r", "")
+text_bug("sqlite", "finish whatever the status", "_CLOSE_JOBS", " AND penstock_jobs.status = 'running'", "")
+text_bug("sqlite", "heartbeat without a fence", "_HEARTBEAT", " AND penstock_jobs.run_id = pair.run", "")
+text_bug("sqlite", "heartbeat whatever the status", "_HEARTBEAT", " AND penstock_jobs.status = 'running'", "")
+text_bug(
+    "sqlite", "runs left open", "_CLOSE_RUNS", "penstock_runs.status = 'running'", "penstock_runs.status = 'never'"
+)
+text_bug("sqlite", "retry without its delay", "_CLOSE_JOBS", ":now + CAST(round(f.d * 1000000) AS INTEGER)", ":now")
+text_bug("sqlite", "slot kept by what ended", "_CLOSE_JOBS", "slot = 0", "slot = slot")
+text_bug("sqlite", "attempts not counted", "_TAKE", "attempt_no = attempt_no + 1", "attempt_no = attempt_no")
+text_bug("sqlite", "claimable after the claim", "_TAKE", "status = 'running', claimable = 0", "claimable = 0")
+text_bug("sqlite", "dedupe without its key", "_INSERT", " ON CONFLICT DO NOTHING", "")
+text_bug("sqlite", "paused queue served", "_GATE", " WHERE NOT paused", "")
+text_bug("sqlite", "reservation not looked for", "_GATE", "status = 'active'", "status = 'never'")
+text_bug("sqlite", "due jobs not looked for", "_GATE", "waits_for = 'time'", "waits_for = 'never'")
+text_bug("sqlite", "limits not looked for", "_GATE", "waits_for = 'limit'", "waits_for = 'never'")
+text_bug("sqlite", "first come, first served over all tenants", "_PLACE", "tenant_id = :tenant_id AND ", "")
+found_otherwise("last place first", "ORDER BY priority, position", "ORDER BY priority, position DESC")
+found_otherwise("high number first", "ORDER BY priority,", "ORDER BY priority DESC,")
+found_otherwise("place ignored", "ORDER BY priority, position, queued_at, id", "ORDER BY priority, queued_at, id")
+found_otherwise("claims what is not claimable", "claimable AND ", "status <> 'x' AND ")
+
+
+# Halves of a transaction.
+def _committed_after(constant: str) -> Callable[..., Any]:
+    def run(real: Any, conn: Any, sql: str, params: Any) -> Any:
+        rows = real(conn, sql, params)
+        if sql == getattr(sqlite, constant):
+            raw = conn.connection.driver_connection
+            raw.execute("COMMIT")
+            raw.execute("BEGIN IMMEDIATE")
+        return rows
+
+    return run
+
+
+around("run row in a second transaction", sqlite, "_run", _committed_after("_TAKE"))
+around("run closed in a second transaction", sqlite, "_run", _committed_after("_CLOSE_JOBS"))
+around("retry in a second transaction", sqlite, "_run", _committed_after("_CLOSE_RUNS"))
+text_bug("sqlite", "no run row", "_OPEN_RUNS", " WHERE j.run_id =", " WHERE 0 AND j.run_id =")
+
+
+# Decisions.
+around("retries without limit", decide, "_retry_or_bury", lambda real, attempt, *a, **k: real(replace(attempt, max_attempts=10**6), *a, **k))  # fmt: skip
+around("no retries", decide, "_retry_or_bury", lambda real, attempt, *a, **k: real(replace(attempt, attempt_no=10**6), *a, **k))  # fmt: skip
+around("canceled job tried again", decide, "_retry_or_bury", lambda real, attempt, *a, **k: real(replace(attempt, cancel_requested=False), *a, **k))  # fmt: skip
+around("snooze uses an attempt up", decide, "_again", lambda real, *a, **k: real(*a, **{**k, "extra_attempts": 0}))
+instead("poison never buried", decide, "MAX_CRASHES", 10**6)
+instead("retry of what succeeded", status, "RETRY", replace(status.RETRY, sources=tuple(JobStatus)))
+instead("change of what runs", status, "UPDATE", replace(status.UPDATE, sources=tuple(JobStatus)))
+instead("cancel of what ended", status, "CANCEL", replace(status.CANCEL, sources=tuple(JobStatus)))
+instead("retry not written", claims, "chain", lambda tx, job_id, delay: job_id)
+instead("group goes on after a failure", group_rows, "next_step", lambda on_failure, ended_as: "advance")
+instead("group never goes on", group_rows, "advance", lambda tx, group_id: False)
+instead("group ended with its first member", groups, "TERMINAL", frozenset(JobStatus))
+instead("earlier runs take the new params", jobs, "keep_snapshots", lambda tx, job: None)
+
+
+@bug("sqlite", "superseded member ends its group")
+def _every_member(patch: Patch) -> None:
+    def members(tx: Any, group_id: Any) -> Any:
+        found = tx.run(select(jobs_table).where(jobs_table.c.group_id == group_id)).mappings()
+        ordered = sorted(found, key=lambda row: (row["group_position"], row["id"]))
+        return [group_rows.rows.job(row) for row in ordered]
+
+    patch.setattr(group_rows, "members", members)
+
+
+@bug("sqlite", "cancel leaves the run open")
+def _cancel_at_once(patch: Patch) -> None:
+    def change(tx: Any, job_id: Any, values: dict[str, Any], *conditions: Any) -> Any:
+        if "cancel_requested_at" in values and "status" not in values:
+            values = {"status": JobStatus.CANCELED, "finished_at": tx.now, "lease_expires_at": None, "slot": False}
+        return real(tx, job_id, values, *conditions)
+
+    real = jobs.change
+    patch.setattr(cancel.jobs, "change", change)
+
+
+# Time.
+def _at(tx: Any, moment: datetime) -> Any:
+    return replace(tx, moment=moment)
+
+
+around("worker's clock used for expiry", recovery, "abandoned", lambda real, tx, *a: real(_at(tx, datetime.now(UTC)), *a))  # fmt: skip
+around("rescue before the lease is over", recovery, "abandoned", lambda real, tx, *a: real(_at(tx, tx.moment + timedelta(seconds=9)), *a))  # fmt: skip
+around("scheduled job let go early", promote, "due", lambda real, tx: real(_at(tx, tx.moment + timedelta(days=1))))
+instead("due jobs never let go", promote, "due", lambda tx: 0)
+instead("lost leases never seen", recovery, "abandoned", lambda tx, is_dead=None: [])
+found_otherwise("expired reservation still heeded", " AND expires_at > :now", "")
+
+
+# Limits, reservations, tenants.
+around("limits without counting", promote, "_taken", lambda real, tx: tuple(type(counts)(int) for counts in real(tx)))
+around("tenant's limit without counting", promote, "_taken", lambda real, tx: (real(tx)[0], type(real(tx)[1])(int)))
+instead("pause of a definition without effect", definitions, "park", lambda tx, definition_id: 0)
+instead("reservation does not wait for what runs", reservations, "running", lambda tx, tenant_id: 0)
+instead("weight ignored", sqlite, "step", lambda weight: 100)
+instead("order of places lost", order_rows, "_KEY", (jobs_table.c.id.desc(), jobs_table.c.queued_at, jobs_table.c.position))  # fmt: skip
+instead("move without effect", order, "_edge", lambda tx, job, to: job.position)
+
+
+@bug("sqlite", "second reservation ends the first")
+def _expire_all(patch: Patch) -> None:
+    real = reservations.expire
+    patch.setattr(reservations, "expire", lambda tx, tenant_id=None, is_dead=None: real(tx, tenant_id, lambda by: True))
+
+
+@bug("sqlite", "another tenant's job can be read")
+def _get_any(patch: Patch) -> None:
+    def get(tx: Any, tenant_id: Any, job_id: Any, *, lock: bool = False) -> Any:
+        row = tx.run(select(jobs_table).where(jobs_table.c.id == job_id)).mappings().first()
+        return jobs.rows.job(row) if row else None
+
+    patch.setattr(jobs, "get", get)
+
+
+@bug("sqlite", "another tenant's jobs are listed")
+def _list_any(patch: Patch) -> None:
+    def listed(tx: Any, tenant_id: Any, *args: Any, **kwargs: Any) -> Any:
+        return [jobs.rows.job(row) for row in tx.run(select(jobs_table)).mappings()]
+
+    patch.setattr(jobs, "listed", listed)
+
+
+@bug("sqlite", "definition not looked at again")
+def _any_version(patch: Patch) -> None:
+    class Any_:
+        def __ne__(self, other: object) -> bool:
+            return False
+
+    patch.setattr(sqlite, "_definitions", lambda conn, ids: dict.fromkeys(ids, (Any_(), False)))
+
+
+# Enqueue.
+instead("defaults not merged", enqueue, "merge", lambda defaults, given: dict(given))
+instead("payload not checked", enqueue, "validate", lambda *args: None)
+instead("joined enqueue commits by itself", Database, "joined", lambda self, connection: self.write())
+instead("claims not found after a lost reply", claims, "held", lambda tx, run_ids: [])
+instead("finish not found after a lost reply", record, "recorded", lambda tx, reports: set())
+around("new id after a lost reply", enqueue, "enqueue_in", lambda real, *a: real(*a[:6]))
+
+
+@bug("sqlite", "release uses an attempt up")
+def _costly_release(patch: Patch) -> None:
+    real = claims.release
+
+    def release(tx: Any, pairs: Any) -> int:
+        given = real(tx, pairs)
+        for job_id, _ in pairs:
+            tx.run(update(jobs_table).where(jobs_table.c.id == job_id).values(attempt_no=jobs_table.c.attempt_no + 1))
+        return given
+
+    patch.setattr(claims, "release", release)
+
+
+# Recovery, pruning.
+instead("running jobs without a run left alone", recovery, "without_run", lambda tx: [])
+instead("finishing jobs left alone", recovery, "with_ended_run", lambda tx: [])
+instead("stray runs left open", recovery, "close_stray_runs", lambda tx: 0)
+instead("missing retries left out", recovery, "failed_without_retry", lambda tx: [])
+
+
+@bug("sqlite", "prune leaves the runs")
+def _orphans(patch: Patch) -> None:
+    real = pruning.delete
+
+    def delete(table: Any) -> Any:
+        statement = real(table)
+        return statement.where(runs_table.c.job_id.is_(None)) if table is runs_table else statement
+
+    patch.setattr(pruning, "delete", delete)
+
+
+# The same on PostgreSQL, whose statements are its own.
+text_bug("postgresql", "finish without a fence", "_CLOSE", " AND j.run_id = f.r", "")
+text_bug("postgresql", "finish whatever the status", "_CLOSE", " AND j.status = 'running'", "")
+text_bug("postgresql", "heartbeat without a fence", "_HEARTBEAT", " AND j.run_id = p.run_id", "")
+text_bug("postgresql", "heartbeat whatever the status", "_HEARTBEAT", " AND j.status = 'running'", "")
+text_bug("postgresql", "retry without its delay", "_CLOSE", "make_interval(secs => coalesce(f.d, 0))", "interval '0'")
+text_bug("postgresql", "attempts not counted", "_CLAIM", "attempt_no = j.attempt_no + 1", "attempt_no = j.attempt_no")
+text_bug("postgresql", "first come, first served over all tenants", "_INSERT", " AND tenant_id = p.tenant_id", "")
+text_bug("postgresql", "weight ignored", "_INSERT", "100 / t.weight", "100")
+text_bug("postgresql", "dedupe without its key", "_INSERT", "ON CONFLICT DO NOTHING", "")
+text_bug("postgresql", "definition not looked at again", "_INSERT", "(d.is_active AND d.version = g.definition_version)", "true")  # fmt: skip
+text_bug("postgresql", "paused queue served", "_GATE", " WHERE NOT paused", "")
+
+
+@bug("postgresql", "reservation not looked for")
+def _no_reservations(patch: Patch) -> None:
+    real = postgresql._claim_sql
+    patch.setattr(postgresql, "_claim_sql", lambda queues, keys, tenant, heed: real(queues, keys, tenant, False))
+
+
+@bug("postgresql", "last place first")
+def _last_first(patch: Patch) -> None:
+    real = postgresql._claim_sql
+    order = ("ORDER BY priority, position,", "ORDER BY priority, position DESC,")
+    patch.setattr(postgresql, "_claim_sql", lambda *args: real(*args).replace(*order))
+
+
+HUNTERS = {
+    "finish without a fence": "a_stale_run_changes_nothing",
+    "finish whatever the status": "a_job_runs_once_and_its_run_is_closed_with_it",
+    "heartbeat without a fence": "a_stale_run_changes_nothing",
+    "heartbeat whatever the status": "a_job_runs_once_and_its_run_is_closed_with_it",
+    "runs left open": "a_job_runs_once_and_its_run_is_closed_with_it",
+    "retry without its delay": "attempts_are_counted_and_end",
+    "slot kept by what ended": "limits_hold_and_free_their_slots",
+    "attempts not counted": "a_job_runs_once_and_its_run_is_closed_with_it",
+    "claimable after the claim": "claims_follow_the_order",
+    "dedupe without its key": "a_dedupe_key_makes_one_of_two",
+    "paused queue served": "what_is_paused_waits",
+    "reservation not looked for": "a_reservation_keeps_the_tenant_to_itself",
+    "due jobs not looked for": "a_stale_run_changes_nothing",
+    "limits not looked for": "limits_hold_and_free_their_slots",
+    "first come, first served over all tenants": "tenants_take_turns",
+    "last place first": "claims_follow_the_order",
+    "high number first": "claims_follow_the_order",
+    "place ignored": "claims_follow_the_order",
+    "claims what is not claimable": "attempts_are_counted_and_end",
+    "run row in a second transaction": "a_claim_is_whole_or_not_at_all",
+    "run closed in a second transaction": "a_chain_has_one_retry_written_with_the_failure",
+    "retry in a second transaction": "a_chain_has_one_retry_written_with_the_failure",
+    "no run row": "a_job_runs_once_and_its_run_is_closed_with_it",
+    "retries without limit": "attempts_are_counted_and_end",
+    "no retries": "a_stale_run_changes_nothing",
+    "canceled job tried again": "a_cancel_stops_what_waits_and_asks_what_runs",
+    "snooze uses an attempt up": "a_snooze_uses_no_attempt_up_and_a_skip_is_no_failure",
+    "poison never buried": "a_poison_job_is_buried",
+    "retry of what succeeded": "what_ended_well_is_not_retried_and_what_runs_is_not_changed",
+    "change of what runs": "what_ended_well_is_not_retried_and_what_runs_is_not_changed",
+    "cancel of what ended": "what_ended_well_is_not_retried_and_what_runs_is_not_changed",
+    "retry not written": "a_chain_has_one_retry_written_with_the_failure",
+    "group goes on after a failure": "a_sequential_group_goes_in_order_and_stops",
+    "group never goes on": "a_sequential_group_goes_in_order_and_stops",
+    "group ended with its first member": "a_parallel_group_ends_with_its_last_member",
+    "earlier runs take the new params": "earlier_runs_keep_the_params_they_ran_with",
+    "superseded member ends its group": "a_sequential_group_goes_in_order_and_stops",
+    "cancel leaves the run open": "a_cancel_stops_what_waits_and_asks_what_runs",
+    "worker's clock used for expiry": "a_stale_run_changes_nothing",
+    "rescue before the lease is over": "a_stale_run_changes_nothing",
+    "scheduled job let go early": "a_scheduled_job_waits_for_its_time",
+    "due jobs never let go": "a_stale_run_changes_nothing",
+    "lost leases never seen": "a_stale_run_changes_nothing",
+    "expired reservation still heeded": "a_reservation_keeps_the_tenant_to_itself",
+    "limits without counting": "limits_hold_and_free_their_slots",
+    "tenant's limit without counting": "limits_hold_and_free_their_slots",
+    "pause of a definition without effect": "what_is_paused_waits",
+    "reservation does not wait for what runs": "a_reservation_keeps_the_tenant_to_itself",
+    "weight ignored": "tenants_take_turns",
+    "order of places lost": "places_spread_evenly_keep_their_order",
+    "move without effect": "claims_follow_the_order",
+    "second reservation ends the first": "a_reservation_keeps_the_tenant_to_itself",
+    "another tenant's job can be read": "tenants_see_nothing_of_each_other",
+    "another tenant's jobs are listed": "tenants_see_nothing_of_each_other",
+    "definition not looked at again": "an_archived_definition_takes_nothing_whatever_is_remembered",
+    "defaults not merged": "payloads_are_merged_and_checked",
+    "payload not checked": "payloads_are_merged_and_checked",
+    "joined enqueue commits by itself": "a_job_in_the_callers_transaction_goes_with_it",
+    "claims not found after a lost reply": "a_lost_reply_makes_no_ghost_and_no_double",
+    "finish not found after a lost reply": "a_lost_reply_makes_no_ghost_and_no_double",
+    "new id after a lost reply": "a_lost_reply_makes_no_ghost_and_no_double",
+    "release uses an attempt up": "a_shutdown_gives_the_job_back",
+    "running jobs without a run left alone": "recovery_mends_what_cannot_be",
+    "finishing jobs left alone": "recovery_mends_what_cannot_be",
+    "stray runs left open": "recovery_mends_what_cannot_be",
+    "missing retries left out": "recovery_mends_what_cannot_be",
+    "prune leaves the runs": "pruning_never_touches_what_is_active",
+}
+"""Which check is known to catch a bug, asked first: all of them for each would take minutes."""
