@@ -140,7 +140,7 @@ def test_wakes_up_for_a_new_job_without_polling(app: Penstock) -> None:
         started.append(time.monotonic())
 
     with working(app) as worker:
-        eventually(lambda: worker.pump.idle, what="rest")
+        eventually(worker.pump.resting.is_set, what="rest")
         worker.pump._look_at = time.monotonic() + 3600  # nothing but the waker can help now
         asked = time.monotonic()
         ended(app, ping.enqueue(), seconds=5)

@@ -4,7 +4,7 @@ in one transaction, fenced by run id."""
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
 
@@ -18,12 +18,13 @@ from penstock.queue.ground import Ended, Ground
 from penstock.store import claims, groups
 from penstock.store.database import Tx
 from penstock.store.faults import is_disconnect
-from penstock.store.hot import Closing
+from penstock.store.hot import Closed, Closing
 
 Report = tuple[UUID, UUID, Outcome]
 """Job id, run id, and how the run ended."""
 
 _ANY_ATTEMPT = Attempt(1, 1, RetryMode.REQUEUE)
+_PLAIN_SUCCESS = decide(_ANY_ATTEMPT, Succeeded())
 SHARDS = 8
 CRASH_RECOVERY = "crash recovery:"
 """How the reason begins when not the worker but recovery closed a run."""
@@ -75,11 +76,20 @@ def check_results(reports: Sequence[Report]) -> None:
 
 def close_in(ground: Ground, tx: Tx, reports: Sequence[Report], worker: str = "") -> set[UUID]:
     """Close runs in a transaction under way; the verb under `finish`, recovery, and a job's own transaction."""
-    resolutions = _decide(tx, reports)
-    closings = [Closing(job_id, run_id, resolutions[run_id]) for job_id, run_id, _ in reports if run_id in resolutions]
+    closings = _decide(tx, reports)
     closed = claims.close(tx, closings, shard_of(worker)) if closings else []
+    moved = [done for done in closed if done.group_id is not None or done.hooked]
+    if moved:
+        _tell(ground, tx, moved, {closing.run_id: closing.resolution for closing in closings})
+    if len(closed) == len(reports):
+        return set()
+    return {run_id for _, run_id, _ in reports} - {done.run_id for done in closed}
+
+
+def _tell(ground: Ground, tx: Tx, moved: Sequence[Closed], resolutions: Mapping[UUID, Resolution]) -> None:
+    """Let groups go on, and webhooks know."""
     ended = []
-    for done in closed:
+    for done in moved:
         resolution = resolutions[done.run_id]
         group_ended = False
         if done.group_id is not None and resolution.job_status is not JobStatus.QUEUED and not resolution.chain:
@@ -88,26 +98,34 @@ def close_in(ground: Ground, tx: Tx, reports: Sequence[Report], worker: str = ""
             ended.append(Ended(done.job_id, done.tenant_id, done.run_id, resolution, done.group_id, group_ended))
     if ended:
         ground.outbox(tx, ended)
-    return {run_id for _, run_id, _ in reports} - {done.run_id for done in closed}
 
 
-def _decide(tx: Tx, reports: Sequence[Report]) -> dict[UUID, Resolution]:
-    """Success needs no facts. Everything else is decided on the job as it is now, under lock."""
-    resolutions = {
-        run_id: decide(_ANY_ATTEMPT, outcome)
-        for _, run_id, outcome in reports
-        if isinstance(outcome, Succeeded | Skipped)
-    }
-    rest = [report for report in reports if report[1] not in resolutions]
-    if rest:
-        facts = claims.attempts(tx, [(job_id, run_id) for job_id, run_id, _ in rest])
-        policies = claims.policies(tx, {definition_id for _, definition_id in facts.values() if definition_id})
-        for _, run_id, outcome in rest:
-            if run_id in facts:
-                attempt, definition_id = facts[run_id]
-                stored = policies.get(definition_id) if definition_id else None
-                resolutions[run_id] = decide(replace(attempt, policy=RetryPolicy.from_dict(stored)), outcome)
-    return {run_id: _storable(resolution) for run_id, resolution in resolutions.items()}
+def _decide(tx: Tx, reports: Sequence[Report]) -> list[Closing]:
+    """Success needs no facts. Everything else is decided on the job as it is now, under lock; what is no longer ours
+    is left out."""
+    unsure = [report for report in reports if not isinstance(report[2], Succeeded | Skipped)]
+    decided = _decide_on_facts(tx, unsure) if unsure else {}
+    closings = []
+    for job_id, run_id, outcome in reports:
+        if isinstance(outcome, Succeeded) and outcome.result is None and outcome.evidence is NOTHING:
+            closings.append(Closing(job_id, run_id, _PLAIN_SUCCESS))
+        elif isinstance(outcome, Succeeded | Skipped):
+            closings.append(Closing(job_id, run_id, _storable(decide(_ANY_ATTEMPT, outcome))))
+        elif run_id in decided:
+            closings.append(Closing(job_id, run_id, _storable(decided[run_id])))
+    return closings
+
+
+def _decide_on_facts(tx: Tx, reports: Sequence[Report]) -> dict[UUID, Resolution]:
+    facts = claims.attempts(tx, [(job_id, run_id) for job_id, run_id, _ in reports])
+    policies = claims.policies(tx, {definition_id for _, definition_id in facts.values() if definition_id})
+    resolutions = {}
+    for _, run_id, outcome in reports:
+        if run_id in facts:
+            attempt, definition_id = facts[run_id]
+            stored = policies.get(definition_id) if definition_id else None
+            resolutions[run_id] = decide(replace(attempt, policy=RetryPolicy.from_dict(stored)), outcome)
+    return resolutions
 
 
 def _storable(resolution: Resolution) -> Resolution:

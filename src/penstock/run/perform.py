@@ -93,4 +93,5 @@ def _masked(text: str, context: Context, redactor: Redactor) -> str:
 def _evidence(context: Context, stderr_tail: str | None = None) -> Evidence:
     if stderr_tail is None and not context.artifacts:
         return NOTHING
-    return Evidence(stderr_tail=stderr_tail, artifacts=context.artifacts)
+    artifacts = context.artifacts
+    return Evidence(stderr_tail=stderr_tail, artifacts=artifacts) if stderr_tail or artifacts else NOTHING

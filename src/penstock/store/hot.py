@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
 
@@ -94,6 +95,7 @@ class Gate(NamedTuple):
     queues: tuple[str, ...]
 
 
+@lru_cache(maxsize=1024)  # the runs of a batch began and ended together
 def bucket(milliseconds: float) -> int:
     """Half-octaves: percentiles within a fifth, from a handful of counters."""
     return math.floor(2 * math.log2(max(0.0, milliseconds) + 1))

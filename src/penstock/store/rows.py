@@ -13,6 +13,7 @@ from penstock.store.hot import NewJob, Written
 from penstock.store.tables import jobs
 
 _JOB_FIELDS = frozenset(Job.__dataclass_fields__)
+_RETRY_MODES = {mode.value: mode for mode in RetryMode}
 JOB_COLUMNS = [column for column in jobs.c if column.name in _JOB_FIELDS]
 
 
@@ -39,12 +40,11 @@ def run(row: Mapping[Any, Any]) -> Run:
 
 
 def claim(row: Mapping[Any, Any], worker_id: str) -> Claim:
-    values = dict(row)
-    if isinstance(values["params"], str):
-        values["params"] = json.loads(values["params"])
-    if isinstance(values["trace"], str):
-        values["trace"] = json.loads(values["trace"])
-    values["retry_mode"] = RetryMode(values["retry_mode"])
+    values = {**row, "retry_mode": _RETRY_MODES[row["retry_mode"]]}
+    if isinstance(row["params"], str):
+        values["params"] = {} if row["params"] == "{}" else json.loads(row["params"])
+    if isinstance(row["trace"], str):
+        values["trace"] = json.loads(row["trace"])
     return Claim(worker_id=worker_id, **values)
 
 

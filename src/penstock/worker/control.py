@@ -19,6 +19,34 @@ LEASE_LOST = "its lease was lost: another worker may have taken the job up"
 _ending = threading.Lock()
 
 
+class LightEvent(threading.Event):
+    """An event that makes its lock when somebody waits for it: most runs end without anybody having done so."""
+
+    def __init__(self) -> None:
+        self._flag = False
+        self._waited: threading.Event | None = None
+
+    def is_set(self) -> bool:
+        return self._flag
+
+    def set(self) -> None:
+        with _ending:
+            self._flag = True
+            if self._waited is not None:
+                self._waited.set()
+
+    def clear(self) -> None:
+        raise NotImplementedError("What was told to stop stays so.")
+
+    def wait(self, timeout: float | None = None) -> bool:
+        with _ending:
+            if self._waited is None:
+                self._waited = threading.Event()
+            if self._flag:
+                return True
+        return self._waited.wait(timeout)
+
+
 class RunControl:
     """One run in this worker's hands; the `Control` that its runner is given."""
 
@@ -39,7 +67,7 @@ class RunControl:
         self.claim = claim
         self.timeout = timeout
         self.ground = ground
-        self.canceled = threading.Event()
+        self.canceled: threading.Event = LightEvent()
         self.reason = ""
         self.by_shutdown = False
         self.lost = False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from queue import Empty, SimpleQueue
-from uuid import UUID
 
 from penstock.core.nouns import Claim
 from penstock.worker.control import RunControl
@@ -13,25 +12,24 @@ class Flight:
     """What the worker's threads share. `ready` leads from the pump to the executors, `inbox` back to the pump."""
 
     def __init__(self) -> None:
-        self.runs: dict[UUID, RunControl] = {}
+        self.runs: set[RunControl] = set()
         self.ready: SimpleQueue[RunControl | None] = SimpleQueue()
         self.inbox: SimpleQueue[RunControl | None] = SimpleQueue()
         """Finished runs; None says that there may be work."""
 
     def board(self, controls: list[RunControl]) -> None:
-        for control in controls:
-            self.runs[control.claim.run_id] = control
+        self.runs.update(controls)
         for control in controls:
             self.ready.put(control)
 
     def land(self, control: RunControl) -> None:
-        self.runs.pop(control.claim.run_id, None)
+        self.runs.discard(control)
 
     def wake(self) -> None:
         self.inbox.put(None)
 
     def every(self) -> list[RunControl]:
-        return list(self.runs.values())
+        return list(self.runs)
 
     def claims(self) -> list[Claim]:
         return [control.claim for control in self.every()]

@@ -52,7 +52,7 @@ class Heartbeater(Service):
             run_id = control.claim.run_id
             if run_id not in lost:
                 control.renewed_at = asked_at
-            elif run_id in self._flight.runs and not control.ended:
+            elif control in self._flight.runs and not control.ended:
                 self.log.warning("lease_lost", **control.labels)
                 control.lose()
             if run_id in stop:
@@ -65,10 +65,9 @@ class Heartbeater(Service):
 
     def _look_for_cancels(self) -> None:
         with self._ground.db.read() as tx:
-            asked = asked_to_stop(tx, self._worker_id)
-        for run_id in asked:
-            control = self._flight.runs.get(run_id)
-            if control is not None:
+            asked = set(asked_to_stop(tx, self._worker_id))
+        for control in self._flight.every() if asked else []:
+            if control.claim.run_id in asked:
                 control.cancel(ON_REQUEST)
 
 

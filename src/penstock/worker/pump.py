@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -63,8 +64,8 @@ class Pump(Service):
     ) -> None:
         super().__init__()
         self.pace = Pace(offer.concurrency)
-        self.idle = False
-        """Nothing was left to claim the last time we looked."""
+        self.resting = threading.Event()
+        """Set while there was nothing left to claim the last time we looked: somebody is to listen for us."""
         self._ground = ground
         self._job_ground = job_ground
         self._offer = offer
@@ -187,7 +188,7 @@ class Pump(Service):
     def _landed(self, finished: list[RunControl], lost: set[UUID]) -> None:
         for control in finished:
             self._flight.land(control)
-            if control.lost or control.claim.run_id in lost:
+            if control.lost or (lost and control.claim.run_id in lost):
                 control.lost = True
                 self.log.warning("lease_lost", outcome=type(control.outcome).__name__, **control.labels)
 
@@ -227,9 +228,10 @@ class Pump(Service):
     def _rest(self, room: int, taken: int) -> None:
         """After a claim: is there more at once, or when is it worth looking again?"""
         self._hungry = room == 0 or taken >= room
-        self.idle = not self._hungry
-        if not self.idle:
+        if self._hungry:
+            self.resting.clear()
             return
+        self.resting.set()
         now = time.monotonic()
         wait = self._ground.config.poll_seconds * (0.75 + random.random() / 2)
         if now - self._looked_ahead_at < LOOK_AHEAD_SECONDS:

@@ -27,12 +27,12 @@ class Waker(Service):
         self._pump = pump
 
     def pause(self) -> float:
-        # A busy pump finds by itself what there is. What is said meanwhile is heard when it rests: a notice waits in
-        # the session, a changed data_version stays changed.
-        return 0.0 if self._pump.idle else 0.001
+        return 0.0  # the step itself waits
 
     def step(self) -> None:
-        if not self._pump.idle:
+        # A busy pump finds by itself what there is. What is said meanwhile is heard when it rests: a notice waits in
+        # the session, a changed data_version stays changed.
+        if not self._pump.resting.wait(PATIENCE):
             return
         try:
             news = self._ear.wait(PATIENCE)
@@ -43,7 +43,7 @@ class Waker(Service):
                 raise
             raise DatabaseUnavailable(f"Listening for work failed: {error}") from error
         if news:
-            self._pump.idle = False
+            self._pump.resting.clear()
             self._flight.wake()
 
     def ended(self) -> None:

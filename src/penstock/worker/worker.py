@@ -130,9 +130,9 @@ class Worker:
         try:
             self.start()
             while not self._stop_asked.wait(0.02 if until_idle else 0.5):
-                if until_idle and self.pump.idle and not self.flight.runs:
+                if until_idle and self.pump.resting.is_set() and not self.flight.runs:
                     break
-            self.ask_to_stop()
+            self._stop_asked.set()
             self._finish()
         finally:
             restore()

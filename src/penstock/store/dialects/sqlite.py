@@ -169,14 +169,15 @@ class SqliteDialect:
         self, conn: Connection, moment: datetime | None, closings: Sequence[Closing], shard: int
     ) -> Sequence[Closed]:
         now = to_micros(moment or _clock.now())
-        given = dumps([_closing_row(c) for c in closings])
+        rows = [_closing_row(closing) for closing in closings]
+        given = dumps(rows)
         found = [_ClosedRow(*row) for row in _run(conn, _CLOSE_JOBS, {"closings": given, "now": now})]
         failpoints.reach("finish.after_jobs")
         if not found:
             return []
         _run(conn, _CLOSE_RUNS, {"closings": given, "now": now})
         failpoints.reach("finish.after_runs")
-        by_run = {str(c.run_id): c for c in closings}
+        by_run = {row["r"]: closing for row, closing in zip(rows, closings, strict=True)}
         _tally(conn, found, by_run, now, shard)
         tenants = {tenant_id: UUID(tenant_id) for tenant_id in {row.tenant_id for row in found}}
         closed = []
