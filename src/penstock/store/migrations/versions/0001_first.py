@@ -196,6 +196,7 @@ def _create_tables() -> None:
     op.create_index(
         "ix_penstock_jobs_slots", "penstock_jobs", ["definition_key", "tenant_id"], unique=False, **_where("slot")
     )
+    op.create_index("ix_penstock_jobs_superseded", "penstock_jobs", ["id"], unique=False, **_where("status = 'failed'"))
     op.create_index(
         "ix_penstock_jobs_trigger",
         "penstock_jobs",
