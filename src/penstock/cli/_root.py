@@ -9,14 +9,19 @@ from penstock.cli import (
     definitions,
     doctor,
     enqueue,
+    events,
     jobs,
+    pipeline,
     prune,
     queues,
     recover,
+    scheduler,
     serve,
     tenants,
     tokens,
     top,
+    triggers,
+    webhooks,
     worker,
     workers,
 )
@@ -49,6 +54,7 @@ def root(
 app.command("up")(serve.up)
 app.command("api")(serve.api)
 app.command("worker")(worker.worker)
+app.command("scheduler")(scheduler.scheduler)
 app.command("enqueue")(enqueue.enqueue)
 app.command("workers")(workers.workers)
 app.command("doctor")(doctor.doctor)
@@ -56,6 +62,10 @@ app.command("recover")(recover.recover)
 app.command("prune")(prune.prune)
 app.command("top")(top.top)
 app.add_typer(jobs.app, name="jobs")
+app.add_typer(triggers.app, name="triggers")
+app.add_typer(events.app, name="events")
+app.add_typer(webhooks.app, name="webhooks")
+app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(db.app, name="db")
 app.add_typer(queues.app, name="queues")
 app.add_typer(definitions.app, name="definitions")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from typing import Annotated
 
 import typer
+from rich.progress import Progress, TaskID
 
 from penstock.app import DEFAULT_URL
-from penstock.cli._common import AsJson, DatabaseUrl, out
+from penstock.cli._common import AsJson, DatabaseUrl, err, out
 from penstock.cli._show import print_json
 from penstock.store import schema
+from penstock.store.copy import copy_database
 from penstock.store.database import Database
 
 app = typer.Typer(help="The tables.", no_args_is_help=True)
@@ -47,3 +50,32 @@ def check(as_json: AsJson = False, database_url: DatabaseUrl = None) -> None:
         print_json({"schema": schema.HEAD, "database": db.name})
     else:
         out().print(f"The {db.name} database answers, and its tables are at {schema.HEAD}.")
+
+
+@app.command()
+def copy(
+    source: Annotated[str, typer.Argument(help="The database to copy from, as a URL.")],
+    target: Annotated[str, typer.Argument(help="A fresh database to copy into, as a URL.")],
+    as_json: AsJson = False,
+) -> None:
+    """Copy every row into another database, ids and history kept: from SQLite to PostgreSQL, or back. All or nothing."""
+    old, new = Database(source), Database(target)
+    try:
+        with Progress(console=err(), transient=True) as bar:
+            tasks: dict[str, TaskID] = {}
+
+            def show(table: str, done: int, total: int) -> None:
+                if table not in tasks:
+                    tasks[table] = bar.add_task(table, total=total)
+                bar.update(tasks[table], completed=done)
+
+            copied = copy_database(old, new, show)
+    finally:
+        old.close()
+        new.close()
+    if as_json:
+        print_json(copied)
+    else:
+        out().print(
+            f"Copied {copied['jobs']} jobs with {copied['runs']} runs, and everything around them.", markup=False
+        )
