@@ -26,10 +26,10 @@ class Disk(apsw.VFS):
         self.log: list[tuple[Any, ...]] = [(path.name, "write", 0, path.read_bytes()), (path.name, "sync")]
         super().__init__(name, "")
 
-    def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:  # noqa: N802 - SQLite's names
+    def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:
         return DiskFile(self, name, flags)
 
-    def xDelete(self, filename: str, syncdir: bool) -> None:  # noqa: N802
+    def xDelete(self, filename: str, syncdir: bool) -> None:
         self.log.append((Path(filename).name, "delete"))
         super().xDelete(filename, syncdir)
 
@@ -65,15 +65,15 @@ class DiskFile(apsw.VFSFile):
         self.disk, self.file = disk, Path(path).name
         super().__init__("", name, flags)
 
-    def xWrite(self, data: Any, offset: int) -> None:  # noqa: N802
+    def xWrite(self, data: Any, offset: int) -> None:
         self.disk.log.append((self.file, "write", offset, bytes(data)))
         super().xWrite(data, offset)
 
-    def xTruncate(self, size: int) -> None:  # noqa: N802
+    def xTruncate(self, size: int) -> None:
         self.disk.log.append((self.file, "truncate", size))
         super().xTruncate(size)
 
-    def xSync(self, flags: int) -> None:  # noqa: N802
+    def xSync(self, flags: int) -> None:
         self.disk.log.append((self.file, "sync"))
         super().xSync(flags)
 

@@ -13,7 +13,7 @@ from penstock.core.nouns import Definition
 from penstock.core.status import WaitsFor
 from penstock.store import rows
 from penstock.store.database import Tx
-from penstock.store.tables import definitions, jobs, triggers
+from penstock.store.tables import definitions, is_claimable, jobs, triggers
 
 
 def _visible(tenant_id: UUID | None) -> ColumnElement[bool]:
@@ -91,7 +91,7 @@ def park(tx: Tx, definition_id: UUID) -> int:
     """Put what could be claimed back behind the limit; `admit` lets it through again as slots allow."""
     return tx.count(
         update(jobs)
-        .where(jobs.c.claimable, jobs.c.definition_id == definition_id)
+        .where(is_claimable(), jobs.c.definition_id == definition_id)
         .values(claimable=False, waits_for=WaitsFor.LIMIT, slot=False)
     )
 
@@ -99,7 +99,7 @@ def park(tx: Tx, definition_id: UUID) -> int:
 def park_tenant(tx: Tx, tenant_id: UUID) -> int:
     return tx.count(
         update(jobs)
-        .where(jobs.c.claimable, jobs.c.tenant_id == tenant_id)
+        .where(is_claimable(), jobs.c.tenant_id == tenant_id)
         .values(claimable=False, waits_for=WaitsFor.LIMIT, slot=False)
     )
 

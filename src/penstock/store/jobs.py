@@ -15,7 +15,7 @@ from penstock.core.status import JobStatus
 from penstock.store import failpoints, rows
 from penstock.store.database import Tx
 from penstock.store.hot import NewJob, Written
-from penstock.store.tables import jobs, queues, runs
+from penstock.store.tables import is_claimable, jobs, queues, runs
 
 
 def insert(tx: Tx, new: Sequence[NewJob]) -> dict[UUID, Written]:
@@ -135,7 +135,7 @@ def counts(tx: Tx, tenant_id: UUID, cap: int | None = None) -> dict[JobStatus, i
     parts = []
     for status in JobStatus:
         part = select(literal(1)).where(jobs.c.tenant_id == tenant_id, jobs.c.status == status)
-        part = part.limit(cap) if cap else part
+        part = part.order_by(jobs.c.id).limit(cap) if cap else part  # ordered, so that it is read from the index
         parts.append(select(func.count()).select_from(part.subquery()).scalar_subquery())
     found = tx.run(select(*parts)).one()
     return dict(zip(JobStatus, (int(n) for n in found), strict=True))
@@ -144,7 +144,7 @@ def counts(tx: Tx, tenant_id: UUID, cap: int | None = None) -> dict[JobStatus, i
 def oldest_queued_at(tx: Tx, tenant_id: UUID) -> datetime | None:
     """When the longest-waiting job that could run was queued; ids grow with time."""
     query = select(jobs.c.queued_at).where(
-        jobs.c.tenant_id == tenant_id, jobs.c.status == JobStatus.QUEUED, jobs.c.claimable
+        jobs.c.tenant_id == tenant_id, jobs.c.status == JobStatus.QUEUED, is_claimable()
     )
     value: datetime | None = tx.scalar(query.order_by(jobs.c.id).limit(1))
     return value
@@ -184,7 +184,7 @@ def retry_of(tx: Tx, job_id: UUID) -> UUID | None:
 def largest_position(tx: Tx, tenant_id: UUID, priority: int) -> int | None:
     value: int | None = tx.scalar(
         select(func.max(jobs.c.position)).where(
-            jobs.c.claimable, jobs.c.tenant_id == tenant_id, jobs.c.priority == priority
+            is_claimable(), jobs.c.tenant_id == tenant_id, jobs.c.priority == priority
         )
     )
     return value
@@ -194,7 +194,7 @@ def smallest_position(tx: Tx, priority: int) -> int | None:
     """The queue's clock: the first waiting place of anyone at this priority, one probe per queue."""
     per_queue = (
         select(func.min(jobs.c.position))
-        .where(jobs.c.claimable, jobs.c.queue == queues.c.name, jobs.c.priority == priority)
+        .where(is_claimable(), jobs.c.queue == queues.c.name, jobs.c.priority == priority)
         .correlate(queues)
         .scalar_subquery()
     )

@@ -10,13 +10,13 @@ from sqlalchemy import and_, bindparam, or_, select, update
 from penstock.core.nouns import Job
 from penstock.core.position import GAP
 from penstock.store.database import Tx
-from penstock.store.tables import jobs
+from penstock.store.tables import is_claimable, jobs
 
 _KEY = (jobs.c.position, jobs.c.queued_at, jobs.c.id)
 
 
 def _lane(tenant_id: UUID, priority: int) -> Any:
-    return and_(jobs.c.claimable, jobs.c.tenant_id == tenant_id, jobs.c.priority == priority)
+    return and_(is_claimable(), jobs.c.tenant_id == tenant_id, jobs.c.priority == priority)
 
 
 def edge(tx: Tx, tenant_id: UUID, priority: int, *, first: bool, but: UUID) -> int | None:
@@ -67,7 +67,7 @@ def normalise(tx: Tx, tenant_id: UUID, priority: int) -> int:
 def priorities(tx: Tx, tenant_id: UUID) -> list[int]:
     query = (
         select(jobs.c.priority)
-        .where(jobs.c.claimable, jobs.c.tenant_id == tenant_id)
+        .where(is_claimable(), jobs.c.tenant_id == tenant_id)
         .distinct()
         .order_by(jobs.c.priority)
     )

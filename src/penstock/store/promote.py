@@ -16,7 +16,7 @@ from penstock.core.status import JobStatus, WaitsFor
 from penstock.store import jobs as job_rows
 from penstock.store.database import Tx
 from penstock.store.dialects.postgresql import GATE_LOCK
-from penstock.store.tables import definitions, in_status, jobs, tenants, waiting_for
+from penstock.store.tables import definitions, holds_slot, in_status, is_claimable, jobs, tenants, waiting_for
 
 BATCH = 1000
 MAX_SCOPES = 500
@@ -157,7 +157,7 @@ def _waiting_scopes(tx: Tx) -> list[Any]:
 def _taken(tx: Tx) -> tuple[defaultdict[UUID | None, int], defaultdict[UUID, int]]:
     """Slots in use: what runs, and what was let through and waits to be claimed. One statement, one snapshot."""
     running = select(jobs.c.definition_id, jobs.c.tenant_id).where(in_status(JobStatus.RUNNING))
-    let_through = select(jobs.c.definition_id, jobs.c.tenant_id).where(and_(jobs.c.slot, jobs.c.claimable))
+    let_through = select(jobs.c.definition_id, jobs.c.tenant_id).where(and_(holds_slot(), is_claimable()))
     both = union_all(running, let_through).subquery()
     query = select(both.c.definition_id, both.c.tenant_id, func.count()).group_by(
         both.c.definition_id, both.c.tenant_id

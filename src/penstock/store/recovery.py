@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import and_, insert, or_, select, update
+from sqlalchemy import and_, insert, or_, select, text, update
 from sqlalchemy.orm import aliased
 
 from penstock.core.ids import new_id
@@ -34,8 +34,16 @@ def abandoned(tx: Tx, is_dead: Callable[[str], bool] | None = None) -> list[Any]
     return list(tx.rows(query.with_for_update(**tx.dialect.skip_locked)))
 
 
+def _by_index(tx: Tx) -> None:
+    """For this transaction, probe by index whatever the statistics say: what is open is little, history is not."""
+    if tx.dialect.name == "postgresql":
+        off = ", ".join(f"set_config('enable_{way}', 'off', true)" for way in ("seqscan", "hashjoin", "mergejoin"))
+        tx.run(text(f"SELECT {off}"))
+
+
 def without_run(tx: Tx) -> list[Any]:
     """Running jobs without their run row (seed 004 §5.1): it must not happen, and is mended if it does."""
+    _by_index(tx)
     query = (
         select(jobs)
         .outerjoin(runs, and_(runs.c.job_id == jobs.c.id, runs.c.id == jobs.c.run_id))
@@ -62,6 +70,7 @@ def open_missing_run(tx: Tx, job: Any) -> UUID:
 
 def with_ended_run(tx: Tx) -> list[Any]:
     """Running jobs whose run has ended: the job was finishing (seed 004 §4.2)."""
+    _by_index(tx)
     query = (
         select(jobs.c.id, jobs.c.run_id, runs.c.status, runs.c.error)
         .join(runs, and_(runs.c.job_id == jobs.c.id, runs.c.id == jobs.c.run_id))
@@ -83,6 +92,7 @@ def reopen_run(tx: Tx, job_id: UUID, run_id: UUID) -> None:
 
 def close_stray_runs(tx: Tx) -> int:
     """Open runs whose job is not running on them."""
+    _by_index(tx)
     ours = and_(jobs.c.id == runs.c.job_id, jobs.c.run_id == runs.c.id, in_status(JobStatus.RUNNING))
     return tx.count(
         update(runs)
@@ -97,12 +107,13 @@ def close_stray_runs(tx: Tx) -> int:
 
 def failed_without_retry(tx: Tx) -> list[UUID]:
     """Superseded jobs whose retry was never written (seed 004 §4.4): it must not happen, and is mended if it does."""
+    _by_index(tx)
     retry = aliased(jobs)
     newer = select(retry.c.id).where(retry.c.retry_of == jobs.c.id).exists()
     query = (
         select(jobs.c.id)
         .where(
-            jobs.c.status == JobStatus.FAILED,
+            in_status(JobStatus.FAILED),
             jobs.c.retry_mode == RetryMode.CHAIN,
             jobs.c.attempt_no < jobs.c.max_attempts,
             ~newer,

@@ -10,7 +10,7 @@ from sqlalchemy import and_, func, literal, or_, select, union_all
 
 from penstock.core.status import JobStatus
 from penstock.store.database import Tx
-from penstock.store.tables import jobs, tallies, tenants, triggers
+from penstock.store.tables import is_claimable, jobs, tallies, tenants, triggers
 
 NEWEST = 200
 OPEN = 500
@@ -73,7 +73,7 @@ def oldest_queued(tx: Tx, tenant_ids: list[UUID]) -> dict[UUID, datetime]:
     found = {}
     for tenant_id in tenant_ids:
         waiting = select(jobs.c.queued_at).where(
-            jobs.c.tenant_id == tenant_id, jobs.c.status == JobStatus.QUEUED, jobs.c.claimable
+            jobs.c.tenant_id == tenant_id, jobs.c.status == JobStatus.QUEUED, is_claimable()
         )
         moment = tx.scalar(waiting.order_by(jobs.c.id).limit(1))
         if moment is not None:

@@ -10,7 +10,7 @@ from sqlalchemy import func, select
 from penstock.core.nouns import Job
 from penstock.core.status import JobStatus
 from penstock.store.database import Tx
-from penstock.store.tables import in_status, jobs, queues, workers
+from penstock.store.tables import in_status, is_claimable, jobs, queues, workers
 
 
 def running_of(
@@ -44,7 +44,7 @@ def ahead(tx: Tx, job: Job, cap: int = 10_000) -> int:
     before = (
         select(jobs.c.id)
         .where(
-            jobs.c.claimable,
+            is_claimable(),
             jobs.c.queue == job.queue,
             (jobs.c.priority < job.priority) | ((jobs.c.priority == job.priority) & (jobs.c.position < job.position)),
         )

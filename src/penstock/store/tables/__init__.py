@@ -14,7 +14,16 @@ from penstock.store.tables.reach import (
     webhooks,
 )
 from penstock.store.tables.setup import clock, definitions, groups, leaders, queues, reservations, tenants, workers
-from penstock.store.tables.work import in_status, jobs, run_in_status, runs, tallies, waiting_for
+from penstock.store.tables.work import (
+    holds_slot,
+    in_status,
+    is_claimable,
+    jobs,
+    run_in_status,
+    runs,
+    tallies,
+    waiting_for,
+)
 
 __all__ = [
     "audit",
@@ -23,8 +32,10 @@ __all__ = [
     "deliveries",
     "events",
     "groups",
+    "holds_slot",
     "idempotency_keys",
     "in_status",
+    "is_claimable",
     "jobs",
     "leaders",
     "metadata",

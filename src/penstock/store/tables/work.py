@@ -136,6 +136,8 @@ Index(
     **where("dedupe_key IS NOT NULL AND status IN ('queued', 'running')"),
 )
 Index("uq_penstock_jobs_retry_of", jobs.c.retry_of, unique=True, **where("retry_of IS NOT NULL"))
+# Jobs that a retry took over from, so that recovery can look for one whose retry is missing. Chains only.
+Index("ix_penstock_jobs_superseded", jobs.c.id, **where("status = 'failed'"))
 Index("ix_penstock_jobs_chain", jobs.c.root_id, jobs.c.attempt_no, **where("retry_of IS NOT NULL"))
 Index("ix_penstock_jobs_group", jobs.c.group_id, jobs.c.group_position, jobs.c.id, **where("group_id IS NOT NULL"))
 Index("ix_penstock_jobs_waiting_for_group", jobs.c.group_id, **where("waits_for = 'group'"))
@@ -200,6 +202,15 @@ tallies = Table(
 def waiting_for(what: WaitsFor) -> ColumnElement[bool]:
     """Written into the statement, not bound to it: else the planner cannot see that a partial index fits."""
     return jobs.c.waits_for == literal_column(f"'{what.value}'")
+
+
+def is_claimable() -> ColumnElement[bool]:
+    """Written as the partial indexes write it: SQLite does not see that `claimable = 1` fits them."""
+    return literal_column("penstock_jobs.claimable")
+
+
+def holds_slot() -> ColumnElement[bool]:
+    return literal_column("penstock_jobs.slot")
 
 
 def in_status(status: JobStatus) -> ColumnElement[bool]:

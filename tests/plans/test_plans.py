@@ -1,0 +1,206 @@
+"""Query plans over 60,000 jobs: the hot verbs, lists and recovery read by index, never the whole table (P12)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event, text
+
+from penstock import Failed, Penstock, Succeeded
+from penstock.store.database import Database
+from penstock.store.schema import upgrade
+from tests.conftest import BACKENDS
+from tests.support.seed import seed
+
+BIG = ("penstock_jobs", "penstock_runs")
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def app(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Penstock]:
+    """50,000 finished jobs, 8,000 waiting in two queues, 2,000 due tomorrow."""
+    name = None
+    if request.param == "sqlite":
+        url = f"sqlite:///{Path(tmp_path_factory.mktemp('plans')) / 'jobs.db'}"
+        db = Database(url)
+        upgrade(db)
+        db.close()
+    else:
+        server = request.getfixturevalue("postgres")
+        name = server.create_database(server.template)
+        url = server.url(name)
+    made = Penstock(url)
+    made.define("work", max_attempts=3)
+    made.define("rare", queue="other")
+    made.enqueue("rare")
+    seed(made, "work", 50_000, "succeeded")
+    seed(made, "work", 6_000, "queued")
+    seed(made, "rare", 2_000, "queued", queue="other")
+    seed(made, "work", 2_000, "future")
+    yield made
+    made.close()
+    if name is not None:
+        server.drop_database(name)
+
+
+@pytest.fixture(params=["fresh", "analysed"])
+def statistics(request: pytest.FixtureRequest, app: Penstock) -> str:
+    """Plans must not depend on statistics: a table that has just grown has none."""
+    with app.db.write() as tx:
+        if request.param == "analysed":
+            tx.run(text("ANALYZE penstock_jobs"))
+            tx.run(text("ANALYZE penstock_runs"))
+        elif app.db.name == "postgresql":
+            tx.run(text("DELETE FROM pg_statistic WHERE starelid IN ('penstock_jobs'::regclass, 'penstock_runs'::regclass)"))
+        else:
+            tx.run(text("CREATE TABLE IF NOT EXISTS made_up (x)"))
+            tx.run(text("ANALYZE made_up"))
+            tx.run(text("DELETE FROM sqlite_stat1"))
+    return str(request.param)
+
+
+def plans_of(app: Penstock, work: Callable[[], Any]) -> list[tuple[str, str]]:
+    """Every statement that `work` runs on the big tables, with its plan as the database makes it at that moment."""
+    found: list[tuple[str, str]] = []
+    explain = "EXPLAIN " if app.db.name == "postgresql" else "EXPLAIN QUERY PLAN "
+    busy: list[int] = []
+
+    def plan(cursor: Any, statement: str, parameters: Any) -> None:
+        if busy or not any(table in statement for table in BIG) or statement.startswith(("EXPLAIN", "PRAGMA")):
+            return
+        busy.append(1)
+        try:
+            given = parameters[0] if isinstance(parameters, list) and parameters else parameters
+            cursor.execute(explain + statement, given)
+            found.append((statement, "\n".join(str(row[-1]) for row in cursor.fetchall())))
+        finally:
+            busy.pop()
+
+    if app.db.name == "postgresql":
+
+        def before(conn: Any, cursor: Any, statement: str, parameters: Any, context: Any, many: bool) -> None:
+            with cursor.connection.cursor() as other:
+                plan(other, statement, parameters)
+
+        event.listen(app.db.engine, "before_cursor_execute", before)
+        try:
+            work()
+        finally:
+            event.remove(app.db.engine, "before_cursor_execute", before)
+        return found
+    return _sqlite_plans(app, work, plan, found)
+
+
+def _sqlite_plans(
+    app: Penstock, work: Callable[[], Any], plan: Callable[..., None], found: list[tuple[str, str]]
+) -> list[tuple[str, str]]:
+    """On SQLite the hot statements run on the driver's own cursor: the driver tells what it runs."""
+    statements: list[str] = []
+    engine = app.db.engine
+    engine.dispose()
+
+    def listen(dbapi: Any, _record: Any) -> None:
+        dbapi.set_trace_callback(statements.append)
+
+    event.listen(engine, "connect", listen)
+    try:
+        work()
+    finally:
+        event.remove(engine, "connect", listen)
+        engine.dispose()
+    with engine.connect() as conn:
+        cursor = conn.connection.cursor()
+        for statement in dict.fromkeys(statements):
+            if not statement.startswith(("BEGIN", "COMMIT", "ROLLBACK", "--")):
+                plan(cursor, statement, ())
+        cursor.close()
+    return found
+
+
+def assert_by_index(app: Penstock, work: Callable[[], Any], statements: int = 1) -> None:
+    plans = plans_of(app, work)
+    assert len(plans) >= statements, "nothing was planned: the test proves nothing"
+    for statement, plan in plans:
+        if statement.lstrip().upper().startswith("INSERT INTO PENSTOCK_RUNS") and "SELECT" not in statement:
+            continue
+        if app.db.name == "postgresql":
+            bad = re.search(r"Seq Scan on penstock_(jobs|runs)", plan)
+        else:
+            bad = re.search(r"SCAN (penstock_jobs|penstock_runs|j|r)\b(?! USING)", plan) or (
+                # Only the tenant is known: that would read all of its history.
+                re.search(r"ix_penstock_jobs_list \(tenant_id=\?\)", plan)
+            )
+        assert not bad, f"{statement}\n\n{plan}"
+
+
+def claim_and_give_back(app: Penstock, **how: Any) -> Callable[[], None]:
+    def work() -> None:
+        claims = app.queue.claim("w:1", 5, **how)
+        assert len(claims) == 5
+        app.queue.release(claims)
+
+    return work
+
+
+@pytest.mark.parametrize("how", [{"queues": ["default"]}, {"queues": ["default", "other"]}, {}, {"keys": ["rare"]}], ids=str)
+def test_claim(app: Penstock, statistics: str, how: dict[str, Any]) -> None:
+    assert_by_index(app, claim_and_give_back(app, **how), 2)
+
+
+def test_claim_beside_a_reservation(app: Penstock, statistics: str) -> None:
+    try:
+        app.tenants.create("held")
+    except Exception:
+        assert app.tenants.get("held")
+    with app.as_tenant("held").reserve():
+        assert_by_index(app, claim_and_give_back(app), 2)
+
+
+def test_heartbeat_and_finish(app: Penstock, statistics: str) -> None:
+    claims = app.queue.claim("w:1", 3)
+    assert_by_index(app, lambda: app.queue.heartbeat(claims))
+    ok, bad, _ = claims
+    assert_by_index(app, lambda: app.queue.finish(ok, Succeeded()))
+    assert_by_index(app, lambda: app.queue.finish(bad, Failed("no", delay=0)))
+    assert_by_index(app, lambda: app.queue.claim("w:1", 1), 3)  # with the retry that is due
+    app.queue.finish_many([(claims[2], Succeeded())])
+
+
+def test_enqueue(app: Penstock, statistics: str) -> None:
+    app.enqueue("work")
+    assert_by_index(app, lambda: app.enqueue("work"))
+    assert_by_index(app, lambda: app.enqueue("work", dedupe_key=f"k-{statistics}"))
+    assert_by_index(app, lambda: app.enqueue("work", dedupe_key=f"k-{statistics}"))
+
+
+def test_looking(app: Penstock, statistics: str) -> None:
+    job = app.enqueue("work")
+    for look in (
+        lambda: app.jobs.get(job.id),
+        lambda: app.jobs.list(limit=20),
+        lambda: app.jobs.list(status="succeeded", limit=20),
+        lambda: app.jobs.list(status="succeeded", limit=20, before=job.id),
+        lambda: app.jobs.summary(cap=1000),
+        lambda: app.jobs.runs(job.id),
+        lambda: app.jobs.why(job.id),
+    ):
+        assert_by_index(app, look)
+
+
+def test_steering(app: Penstock, statistics: str) -> None:
+    a, b, c = app.enqueue_many("work", [{}] * 3)
+    for steer in (
+        lambda: app.jobs.move(a, after=b),
+        lambda: app.jobs.move(a, to="top"),
+        lambda: app.jobs.update(b, priority=7),
+        lambda: app.jobs.cancel(c),
+        lambda: app.jobs.retry(c),
+    ):
+        assert_by_index(app, steer)
+
+
+def test_recovery(app: Penstock, statistics: str) -> None:
+    assert_by_index(app, app.recover, 4)
