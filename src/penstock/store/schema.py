@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from alembic.config import Config
-from alembic.runtime.environment import EnvironmentContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
@@ -15,6 +13,9 @@ from penstock.store.database import Database
 from penstock.store.dialects.postgresql import GATE_LOCK
 from penstock.store.tables import metadata
 from penstock.store.types import from_micros
+
+if TYPE_CHECKING:
+    from alembic.script import ScriptDirectory
 
 VERSION_TABLE = "penstock_version"
 HEAD = "0001"
@@ -78,6 +79,10 @@ def open_embedded(db: Database) -> None:
 
 
 def _scripts() -> ScriptDirectory:
+    # Alembic is needed to migrate, not to run: a worker that finds its tables in order never loads it.
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
     config.set_main_option("path_separator", "os")
@@ -85,6 +90,9 @@ def _scripts() -> ScriptDirectory:
 
 
 def _migrate(conn: Connection) -> None:
+    from alembic.config import Config
+    from alembic.runtime.environment import EnvironmentContext
+
     scripts = _scripts()
 
     def steps(revision: object, _context: object) -> object:
