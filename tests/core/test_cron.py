@@ -116,7 +116,7 @@ expressions = st.builds(
 policies = st.tuples(st.sampled_from(["shift", "skip"]), st.sampled_from(["first", "both"]))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(expressions, st.sampled_from(TRANSITIONS), policies)
 def test_agrees_with_a_minute_scan_around_every_odd_transition(
     expression: str, where: tuple[str, date], policy: tuple[str, str]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +24,8 @@ def listening_socket() -> socket.socket:
 class Receiver:
     """`answers` are given in turn, the last one for ever; None hangs until the receiver is closed."""
 
-    def __init__(self, *answers: bytes | None, drip: bool = False) -> None:
+    def __init__(self, *answers: bytes | None, drip: bool = False, tls: ssl.SSLContext | None = None) -> None:
+        self.tls = tls
         self.answers = list(answers) or [OK]
         self.drip = drip
         self.requests: list[tuple[dict[str, str], bytes]] = []
@@ -37,7 +39,7 @@ class Receiver:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/hook?x=1"
+        return f"http{'s' if self.tls else ''}://127.0.0.1:{self.port}/hook?x=1"
 
     def _accept(self) -> None:
         while not self._closing.is_set():
@@ -45,9 +47,18 @@ class Receiver:
                 connection, _ = self._server.accept()
             except TimeoutError:
                 continue
-            thread = threading.Thread(target=self._serve, args=(connection,))
+            thread = threading.Thread(target=self._welcome, args=(connection,))
             thread.start()
             self._threads.append(thread)
+
+    def _welcome(self, connection: socket.socket) -> None:
+        if self.tls is None:
+            self._serve(connection)
+            return
+        try:
+            self._serve(self.tls.wrap_socket(connection, server_side=True))
+        except OSError:  # the other side did not like our certificate
+            connection.close()
 
     def _serve(self, connection: socket.socket) -> None:
         with connection:
@@ -88,8 +99,8 @@ class Receiver:
 
 
 @contextmanager
-def receiving(*answers: bytes | None, drip: bool = False) -> Iterator[Receiver]:
-    receiver = Receiver(*answers, drip=drip)
+def receiving(*answers: bytes | None, drip: bool = False, tls: ssl.SSLContext | None = None) -> Iterator[Receiver]:
+    receiver = Receiver(*answers, drip=drip, tls=tls)
     try:
         yield receiver
     finally:

@@ -66,7 +66,7 @@ def schedule_for_ever(url: str, path: str) -> None:
         scheduler = Scheduler(app.ground)
         while True:
             scheduler.step()
-            time.sleep(0.02)
+            time.sleep(0.05)
     except Exception:
         Path(f"{path}.{os.getpid()}.error").write_text(traceback.format_exc())
         os.kill(os.getpid(), signal.SIGKILL)

@@ -11,6 +11,7 @@ import pytest
 from penstock import Failed
 from penstock.core.errors import (
     Conflict,
+    DatabaseError,
     DefinitionArchived,
     InvalidInput,
     InvalidPayload,
@@ -19,7 +20,8 @@ from penstock.core.errors import (
     NotFound,
     UnknownDefinition,
 )
-from penstock.store import failpoints
+from penstock.store import failpoints, leaders, triggers
+from penstock.triggers import ticking
 from penstock.triggers.scheduler import Scheduler
 from tests.triggers.conftest import Room
 
@@ -48,6 +50,14 @@ def test_a_due_moment_becomes_one_job_with_merged_params(room: Room) -> None:
     assert after.next_trigger_at == datetime(2026, 1, 2, 7, tzinfo=UTC)
     (tick,) = room.triggers.ticks(made.id)
     assert (tick.outcome, tick.job_id) == ("fired", job.id)
+
+
+def test_the_zone_is_the_tenants_unless_given(room: Room) -> None:
+    room.app.tenants.create("acme", timezone="Asia/Kathmandu")
+    acme = room.of("acme")
+    assert acme.triggers.schedule("t", "0 6 * * *", "work").next_trigger_at == datetime(2026, 1, 1, 0, 15, tzinfo=UTC)
+    assert acme.triggers.schedule("u", "0 6 * * *", "work", timezone="UTC").timezone == "UTC"
+    assert room.triggers.schedule("t", "0 6 * * *", "work").timezone == "UTC"
 
 
 def test_the_triggers_priority_wins(room: Room) -> None:
@@ -388,6 +398,59 @@ def test_a_clock_that_jumps_back_fires_nothing_twice(room: Room) -> None:
     assert len(room.triggers.ticks(made.id)) == 6
     room.clock.advance(minutes=10)
     room.run_all()
+
+
+def test_a_leader_that_stalls_does_not_stop_the_others_for_long(room: Room, backend: str) -> None:
+    made = room.triggers.schedule("t", "* * * * *", "work")
+    room.clock.advance(minutes=1)
+    if backend == "sqlite":
+        room.app.db.transact(lambda tx: leaders.lead_schedules(tx, "another", 10))
+        assert room.scheduler.step() == 0
+        room.clock.advance(seconds=10)
+        assert room.scheduler.step() == 1
+    else:
+        with room.app.db.write() as stalled:
+            assert leaders.lead_schedules(stalled, "another", 10)
+            assert room.scheduler.step() == 0
+            room.clock.advance(seconds=16)
+            assert room.scheduler.step() == 1
+    assert len(room.triggers.ticks(made.id)) == 1
+
+
+def test_a_scheduler_stopped_in_its_transaction_loses_it_and_its_locks(room: Room, backend: str) -> None:
+    if backend == "sqlite":
+        return  # there, whoever holds the one write lock holds it
+    room.triggers.schedule("t", "* * * * *", "work")
+    room.clock.advance(minutes=1)
+    with pytest.raises(DatabaseError), room.app.db.write() as stalled:
+        assert leaders.lead_schedules(stalled, "another", 0.05)
+        assert triggers.due(stalled, True, 10) != []
+        waited = threading.Event()
+        for _ in range(1000):
+            if room.scheduler.step() == 1:
+                break
+            waited.wait(0.01)
+        triggers.any_due(stalled)
+    assert len(room.app.jobs.list()) == 1
+
+
+def test_more_schedules_than_a_page_are_decided_even_behind_held_ones(room: Room) -> None:
+    scheduler = Scheduler(room.app.ground)
+    held = [room.triggers.schedule(f"held {n}", "* * * * *", "work", overlap="buffer_one") for n in range(4)]
+    room.clock.advance(minutes=1)
+    scheduler.step()
+    other = room.triggers.schedule("other", "* * * * *", "work")
+    room.clock.advance(minutes=2)
+    with room.app.db.write() as tx:
+        cursor, pages = None, 0
+        while True:
+            _, cursor = ticking.page(room.app.ground, tx, True, cursor, size=2)
+            pages += 1
+            if cursor is None:
+                break
+    assert pages == 3
+    assert len(room.triggers.ticks(other.id)) == 2
+    assert all(len(room.triggers.ticks(trigger.id)) == 1 for trigger in held)
 
 
 def test_the_thread_steps_by_itself_and_stops(room: Room) -> None:

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from penstock import Succeeded
 from penstock.core.errors import InvalidInput, NotFound
@@ -32,8 +41,10 @@ class Unattended:
 
 
 @contextmanager
-def runner(room: Room, egress: Egress = LOCAL, total_seconds: float = 1.0) -> Iterator[WebhookRunner]:
-    made = WebhookRunner(room.post, egress, total_seconds=total_seconds)
+def runner(
+    room: Room, egress: Egress = LOCAL, total_seconds: float = 1.0, tls: ssl.SSLContext | None = None
+) -> Iterator[WebhookRunner]:
+    made = WebhookRunner(room.post, egress, total_seconds=total_seconds, tls=tls)
     try:
         yield made
     finally:
@@ -47,10 +58,10 @@ def finish_work(room: Room, outcome: Any = None) -> None:
     room.app.queue.finish(claim, outcome or Succeeded({"done": 1}))
 
 
-def deliver(room: Room, egress: Egress = LOCAL, total_seconds: float = 1.0, rounds: int = 5) -> int:
+def deliver(room: Room, egress: Egress = LOCAL, total_seconds: float = 1.0, rounds: int = 5, tls: Any = None) -> int:
     """Run delivery jobs until none is left to run."""
     ran = 0
-    with runner(room, egress, total_seconds) as delivering:
+    with runner(room, egress, total_seconds, tls) as delivering:
         for _ in range(rounds):
             claims = room.app.queue.claim("host:1", 100, keys=[DELIVERY_KEY])
             for claim in claims:
@@ -141,6 +152,46 @@ def test_a_receiver_that_misbehaves(
         assert says in str(delivery.error)
     assert len(delivery.response_excerpt or "") <= 200
     assert len(receiver.requests) == 1
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate for 127.0.0.1, signed by itself, with its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "receiver")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    path = tmp_path_factory.mktemp("tls") / "receiver.pem"
+    path.write_bytes(made.public_bytes(Encoding.PEM) + secret)
+    return path
+
+
+def test_over_tls_only_a_trusted_certificate_will_do(room: Room, certificate: Path) -> None:
+    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    serving.load_cert_chain(certificate)
+    trusting = ssl.create_default_context(cafile=str(certificate))
+    with receiving(tls=serving) as receiver:
+        made = room.webhooks.create(receiver.url)
+        room.webhooks.test(made.webhook.id)
+        deliver(room, total_seconds=5, rounds=1)
+        assert receiver.requests == []
+        deliver(room, total_seconds=5, rounds=1, tls=trusting)
+        assert len(receiver.requests) == 1
+    latest, first = room.webhooks.deliveries(made.webhook.id)
+    assert "TLS failed" in str(first.error)
+    assert latest.status == "delivered"
 
 
 def test_a_receiver_that_is_gone_for_good_is_not_tried_again(room: Room) -> None:

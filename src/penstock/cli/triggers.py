@@ -52,7 +52,7 @@ def add(
     key: Annotated[str, typer.Argument(help="What to run: the key of a definition.")],
     cron: CronOption = None,
     event: EventOption = None,
-    timezone: Annotated[str, typer.Option(help="An IANA zone, such as Europe/London.")] = "UTC",
+    timezone: Annotated[str | None, typer.Option(help="An IANA zone; the tenant's if not given.")] = None,
     params: Params = "{}",
     priority: Priority = None,
     catch_up: CatchUp = None,

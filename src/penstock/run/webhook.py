@@ -56,13 +56,20 @@ class Answer:
 class WebhookRunner:
     """Runs the jobs that deliver messages."""
 
-    def __init__(self, post: Post, egress: Egress | None = None, *, total_seconds: float = TOTAL_SECONDS) -> None:
+    def __init__(
+        self,
+        post: Post,
+        egress: Egress | None = None,
+        *,
+        total_seconds: float = TOTAL_SECONDS,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self._post = post
         self._egress = egress or Egress()
         self._total = total_seconds
         # A resolver has no timeout of its own: it is waited for on another thread.
         self._resolvers = ThreadPoolExecutor(max_workers=8, thread_name_prefix="penstock-resolve")
-        self._tls = ssl.create_default_context()
+        self._tls = tls or ssl.create_default_context()
 
     @property
     def keys(self) -> frozenset[str]:

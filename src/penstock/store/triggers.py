@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, case, func, insert, literal_column, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, case, func, insert, literal, literal_column, or_, select, tuple_, update
 from sqlalchemy.orm import aliased
 
 from penstock.core.ids import new_id
@@ -17,6 +17,7 @@ from penstock.core.schedule import Facts
 from penstock.core.status import JobStatus
 from penstock.store.database import Tx
 from penstock.store.tables import jobs, tenants, triggers
+from penstock.store.types import Id, UtcTime
 
 _FIELDS = tuple(Trigger.__dataclass_fields__)
 _COLUMNS = [triggers.c[name] for name in _FIELDS]
@@ -107,7 +108,8 @@ def due(tx: Tx, enabled: bool, limit: int, after: Cursor | None = None) -> list[
     query = _due(tx, enabled).join(tenants, tenants.c.id == triggers.c.tenant_id)
     query = query.with_only_columns(*_COLUMNS, tenants.c.slug, tenants.c.is_active)
     if after is not None:
-        query = query.where(tuple_(triggers.c.next_trigger_at, triggers.c.id) > tuple_(*after))
+        reached = tuple_(literal(after[0], UtcTime()), literal(after[1], Id()))
+        query = query.where(tuple_(triggers.c.next_trigger_at, triggers.c.id) > reached)
     query = query.order_by(triggers.c.next_trigger_at, triggers.c.id).limit(limit)
     found = tx.run(query.with_for_update(of=triggers, **tx.dialect.skip_locked)).mappings()
     return [Due(_trigger(row), row["slug"], row["is_active"]) for row in found]

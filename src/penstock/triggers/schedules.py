@@ -60,19 +60,20 @@ class Triggers:
         key: str,
         params: Mapping[str, Any] | None = None,
         *,
-        timezone: str = "UTC",
+        timezone: str | None = None,
         priority: int | None = None,
         enabled: bool | None = None,
         replace: bool = True,
         created_by: str | None = None,
         **policies: Any,
     ) -> Trigger:
-        """Ask for `key` at every moment of `cron` in `timezone`. `params` go over the definition's defaults, and may
+        """Ask for `key` at every moment of `cron` in `timezone` (the tenant's, if not given). `params` go over the definition's defaults, and may
         look into `tick`, `trigger` and `tenant`: `{"day": "{{tick.date}}"}`.
 
         Policies: catch_up, catch_up_window_seconds, overlap, jitter_seconds, dst_gap, dst_overlap,
         dedupe_window_seconds. A trigger of this label is changed to what is given, unless `replace` is false."""
         values = checked_policies(policies)
+        timezone = self._own_timezone() if timezone is None else timezone
         parsed = Cron.parse(cron, timezone, values.get("dst_gap", "shift"), values.get("dst_overlap", "first"))
         values |= {
             "trigger_type": "schedule",
@@ -179,6 +180,11 @@ class Triggers:
         check.integer("limit", limit, 1, 1000)
         with self.ground.db.read() as tx:
             return ticks.listed(tx, self.tenant_id, self._found(tx, id).id, limit, before)
+
+    def _own_timezone(self) -> str:
+        with self.ground.db.read() as tx:
+            tenant = tenants.by_id(tx, self.tenant_id)
+        return tenant.timezone if tenant is not None else "UTC"
 
     def _found(self, tx: Tx, id: Id, *, lock: bool = False) -> Trigger:
         found = triggers.get(tx, self.tenant_id, check.identifier("id", id), lock=lock)
