@@ -54,7 +54,11 @@ def statistics(request: pytest.FixtureRequest, app: Penstock) -> str:
             tx.run(text("ANALYZE penstock_jobs"))
             tx.run(text("ANALYZE penstock_runs"))
         elif app.db.name == "postgresql":
-            tx.run(text("DELETE FROM pg_statistic WHERE starelid IN ('penstock_jobs'::regclass, 'penstock_runs'::regclass)"))
+            tx.run(
+                text(
+                    "DELETE FROM pg_statistic WHERE starelid IN ('penstock_jobs'::regclass, 'penstock_runs'::regclass)"
+                )
+            )
         else:
             tx.run(text("CREATE TABLE IF NOT EXISTS made_up (x)"))
             tx.run(text("ANALYZE made_up"))
@@ -145,7 +149,9 @@ def claim_and_give_back(app: Penstock, **how: Any) -> Callable[[], None]:
     return work
 
 
-@pytest.mark.parametrize("how", [{"queues": ["default"]}, {"queues": ["default", "other"]}, {}, {"keys": ["rare"]}], ids=str)
+@pytest.mark.parametrize(
+    "how", [{"queues": ["default"]}, {"queues": ["default", "other"]}, {}, {"keys": ["rare"]}], ids=str
+)
 def test_claim(app: Penstock, statistics: str, how: dict[str, Any]) -> None:
     assert_by_index(app, claim_and_give_back(app, **how), 2)
 
