@@ -1,0 +1,62 @@
+"""The limit: the statements of a worker, driven inside the database without Python.
+
+On PostgreSQL a server-side loop runs the very texts that a worker sends (gate, close, claim, COMMIT) with plan caching as
+prepared statements have it; on SQLite a bare `sqlite3` loop does.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+
+import psycopg
+
+from penstock.store.dialects import postgresql
+
+KEYS = "ARRAY['noop']"
+
+
+def bound(sql: str, **values: str) -> str:
+    """The statement with its parameters written in: the names of PL/pgSQL variables, or literals."""
+    sql = sql.replace("{now}", "statement_timestamp()")
+    return re.sub(r"(?<!:):([a-z_]+)\b", lambda found: values[found[1]], sql)
+
+
+def postgres_loop(batch: int) -> str:
+    gate = bound(postgresql._GATE, lock=str(postgresql.GATE_LOCK))
+    close = bound(postgresql._CLOSE, closings="v_closings", shard="1")
+    claim = bound(
+        postgresql._claim_sql(False, True, False, True),
+        queue="'default'", keys=KEYS, limit=str(batch), lease="60", worker="'limit'", pid="1", run_ids="v_runs",
+    )  # fmt: skip
+    return f"""
+DO $limit$
+DECLARE v_closings jsonb; v_runs uuid[]; v_more jsonb;
+BEGIN
+  LOOP
+    SELECT array_agg(gen_random_uuid()) INTO v_runs FROM generate_series(1, {batch});
+    PERFORM * FROM ({gate}) AS gate;
+    IF v_closings IS NOT NULL THEN
+      WITH closed AS MATERIALIZED (SELECT 1) SELECT NULL INTO v_more;
+      {close.strip().replace("SELECT u.id, u.run_id", "SELECT to_jsonb(count(*)) INTO v_more FROM (SELECT u.id, u.run_id", 1)}) AS done;
+    END IF;
+    {_into(claim)}
+    COMMIT;
+    EXIT WHEN v_closings IS NULL;
+  END LOOP;
+END $limit$"""
+
+
+def _into(claim: str) -> str:
+    """Keep what was claimed as the next closings."""
+    head, tail = claim.strip().rsplit("\nSELECT u.id AS job_id", 1)
+    rows = "jsonb_agg(jsonb_build_object('j', job_id, 'r', run_id, 'rs', 'succeeded', 'js', 'succeeded'))"
+    return f"{head}\nSELECT {rows} INTO v_closings FROM (SELECT u.id AS job_id{tail}) AS claimed;"
+
+
+def drain_in_postgres(url: str, batch: int = 400) -> float:
+    """Seconds in which the database alone works off what waits."""
+    with psycopg.connect(url, autocommit=True) as conn:
+        started = time.perf_counter()
+        conn.execute(postgres_loop(batch))  # type: ignore[call-overload]
+        return time.perf_counter() - started
