@@ -42,7 +42,7 @@ _DAY = timedelta(days=1)
 _SECOND = timedelta(seconds=1)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Cron:
     """A schedule: when it fires next, and next.
 

@@ -22,6 +22,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Literal
 from uuid import UUID
 
@@ -93,12 +94,12 @@ def decide(plan: Plan, facts: Facts, pending: datetime, now: datetime) -> Decisi
     if start < oldest and (first := plan.cron.next_after(start)) < oldest:
         start = oldest - timedelta(microseconds=1)
         ticks.append(_too_old(plan, first, oldest))
-    due = plan.cron.between(start, now, BATCH)
+    due = _due(plan.cron, start, now)
     if due and _must_wait(plan, facts):
         # Held: undecided until the active job has ended.
         return Decision(tuple(ticks), due[0])
     last = due[-1] if due else max(start, ticks[-1].moment if ticks else start)
-    next_at = plan.cron.next_after(last)
+    next_at = _next(plan.cron, last)
     newest = due[-1] if due and next_at > now else None
     decided = _decide(plan, facts, due, newest, now)
     fired = any(tick.outcome == "fired" for tick in decided)
@@ -116,6 +117,17 @@ def jitter(trigger_id: UUID, moment: datetime, seconds: float) -> timedelta:
         return timedelta()
     digest = hashlib.sha256(trigger_id.bytes + moment.isoformat().encode()).digest()
     return timedelta(seconds=seconds * int.from_bytes(digest[:8], "big") / 2**64)
+
+
+# Thousands of schedules share one expression and one moment: what it means is worked out once.
+@lru_cache(maxsize=1024)
+def _due(cron: Cron, start: datetime, now: datetime) -> tuple[datetime, ...]:
+    return tuple(cron.between(start, now, BATCH))
+
+
+@lru_cache(maxsize=1024)
+def _next(cron: Cron, moment: datetime) -> datetime:
+    return cron.next_after(moment)
 
 
 def _must_wait(plan: Plan, facts: Facts) -> bool:

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from penstock.core.ids import new_id
 from penstock.core.nouns import Definition
-from penstock.core.payload import compile_schema, merge, plain, require_object, validate
+from penstock.core.payload import compile_schema, dumps, merge, plain, require_object, validate
 from penstock.core.reach import Trigger
 from penstock.core.template import render
 from penstock.core.zones import zone
@@ -77,11 +77,11 @@ def fingerprint(params: Mapping[str, Any]) -> str:
 
 
 def new_job(trigger: Trigger, definition: Definition, params: Mapping[str, Any], origin: Origin) -> NewJob:
-    """A job of this trigger, ready to be written."""
+    """A job of this trigger, ready to be written; its params are checked."""
     return NewJob(
         id=new_id(), tenant_id=trigger.tenant_id, definition_id=definition.id, definition_version=definition.version,
         definition_key=definition.key, queue=definition.queue,
-        priority=definition.priority if trigger.priority is None else trigger.priority, params=plain("params", params),
+        priority=definition.priority if trigger.priority is None else trigger.priority, params=dumps(params),
         max_attempts=definition.max_attempts, retry_mode=definition.retry_mode, source=origin.source,
         source_ref=origin.source_ref, scheduled_for=origin.run_at, trigger_id=trigger.id, tick_at=origin.tick_at,
         correlation_id=origin.correlation_id, created_by=origin.created_by,
