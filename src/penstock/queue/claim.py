@@ -68,6 +68,8 @@ def _after_lost_reply(
     if taken or (reports and closed):
         stale.update({run_id for _, run_id, _ in reports} - closed)
         return taken
+    # Other ids for the second try: should the first be committed late, no id fences two runs.
+    run_ids[:] = [new_id() for _ in run_ids]
     return ground.db.transact(work)  # type: ignore[arg-type]
 
 
