@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -93,6 +94,13 @@ def translated(url: URL) -> Iterator[None]:
         if known is None:
             raise
         raise known from error
+    except sqlite3.Error as error:
+        # From a cursor of the driver's own, which the hot path uses; SQLAlchemy would have wrapped it like this.
+        wrapped = exc.OperationalError(None, None, error)
+        known = translate(wrapped, url)
+        if known is None:
+            raise
+        raise known from wrapped
     except exc.TimeoutError as error:
         raise DatabaseUnavailable(
             f"No connection to {url.render_as_string(hide_password=True)} became free in time."
