@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import Connection as SqlConnection
+from sqlalchemy.exc import DBAPIError
 
 from penstock.pipeline.errors import DuplicateError, MissingParentError, PipelineError
 from penstock.pipeline.moments import Moments
@@ -24,6 +25,7 @@ T = TypeVar("T")
 class _Local(threading.local):
     tx: Tx | None = None
     scope: MakeScope | None = None
+    reader: SqlConnection | None = None
 
 
 class Connection:
@@ -81,8 +83,30 @@ class Connection:
         if self.scope is not None and (tx := self.scope.seen_by(touching)) is not None:
             return work(tx.conn)
         self._mind_fork()
+        if self._local.reader is not None:
+            try:
+                return work(self._local.reader)
+            except DBAPIError:
+                self._local.reader = None  # the next read finds another
+                raise
         with rows.reading(self.db) as conn:
             return work(conn)
+
+    @contextmanager
+    def steady_reads(self) -> Iterator[None]:
+        """Read on one connection for the length of a block, instead of fetching one from the pool for each read.
+
+        Not on SQLite, where a connection that has read must end its transaction to see what came since."""
+        if self.backend == "sqlite" or self._local.reader is not None:
+            yield
+            return
+        self._mind_fork()
+        with rows.reading(self.db) as conn:
+            self._local.reader = conn
+            try:
+                yield
+            finally:
+                self._local.reader = None
 
     def look(self, work: Callable[[Tx], T]) -> T:
         """Run a read that takes a `Tx`."""

@@ -41,15 +41,16 @@ def run(table: AutoPopulate, options: Options, budget: Budget, step: Callable[[]
     try:
         while keys := list_keys(table, options, tried)[: budget.room()]:
             listed = time.monotonic()
-            for key in keys:
-                budget.take(1)
-                tried.add(tuple(key.values()))
-                if time.monotonic() - listed > FRESH and key in table:
-                    budget.give_back(1, keys=False)
-                else:
-                    maker.make(key)
-                step()
-            maker.flush()
+            with table.connection.steady_reads():
+                for key in keys:
+                    budget.take(1)
+                    tried.add(tuple(key.values()))
+                    if time.monotonic() - listed > FRESH and key in table:
+                        budget.give_back(1, keys=False)
+                    else:
+                        maker.make(key)
+                    step()
+                maker.flush()
     finally:
         maker.close()
     return maker.result()

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from penstock.pipeline.auto import AutoPopulate
 
 GROWTH = 4
+OVERHEADS = 4
 PATIENCE = 30.0
 """How long populate() waits for the retry of a key that it failed itself."""
 
@@ -49,6 +50,7 @@ class _Worker:
         self.refreshes = config["jobs.auto_refresh"] if options.refresh is None else options.refresh
         self.outcome = Outcome()
         self.size = 1
+        self.working = 0.0
         self.retry_at: float | None = None
 
     def run(self) -> Outcome:
@@ -83,32 +85,36 @@ class _Worker:
         token = str(uuid4())
         started = time.monotonic()
         wanted = self.budget.take(self.size)
-        keys = self._claim(token, wanted)
-        self.budget.give_back(wanted - len(keys), keys=True)
-        if not keys:
-            return False
-        outbox = Outbox(self.connection, partial(self._settle, token))
-        left = len(keys)
+        keys: list[tuple[Key, bool, bool]] = []
         try:
-            with heart.holding(token, self.connection, self.store):
+            keys = self._claim(token, wanted)
+            self.budget.give_back(wanted - len(keys), keys=True)
+            if not keys:
+                return False
+            outbox = Outbox(self.connection, partial(self._settle, token))
+            self.working = 0.0
+            with heart.holding(token, self.connection, self.store), self.connection.steady_reads():
                 try:
                     for key, done, live in keys:
-                        left -= 1
                         self._handle(token, outbox, key, done, live)
                         self.step()
                 finally:
                     outbox.close()
                     self.outcome.success_count += outbox.done
                 self._heed_failures(token, outbox)
-        finally:
-            if left or self._interrupted:
-                self.connection.apart(lambda tx: self.store.release(tx, token))
-        elapsed = max(1e-6, time.monotonic() - started)
-        best = int(len(keys) * config["jobs.batch_seconds"] / elapsed)
-        self.size = max(1, min(best, self.size * GROWTH, config["jobs.batch_limit"]))
+        except BaseException:
+            # Whatever is still held goes back untried, wherever the interruption struck.
+            self.connection.apart(lambda tx: self.store.release(tx, token))
+            raise
+        self._resize(len(keys), time.monotonic() - started)
         return True
 
-    _interrupted = False
+    def _resize(self, made: int, elapsed: float) -> None:
+        """The next batch should last `jobs.batch_seconds`, or longer where claiming and writing would outweigh the work."""
+        overhead = max(0.0, elapsed - self.working)
+        lasting = max(config["jobs.batch_seconds"], OVERHEADS * overhead)
+        best = int(lasting * made / max(1e-6, self.working))
+        self.size = max(1, min(best, self.size * GROWTH, config["jobs.batch_limit"]))
 
     def _claim(self, token: str, wanted: int) -> list[tuple[Key, bool, bool]]:
         restricted = self.options.restrictions
@@ -138,6 +144,7 @@ class _Worker:
         try:
             scope = run_make(self.table, key, self.options.make_kwargs, outbox)
             finished = Finished(key, scope, time.monotonic() - started)
+            self.working += finished.duration
             if scope.may_wait:
                 outbox.add(finished)
             else:
@@ -147,9 +154,6 @@ class _Worker:
         except Exception as error:
             outbox.flush()
             self._failed(token, key, error, time.monotonic() - started)
-        except BaseException:
-            self._interrupted = True
-            raise
         self._heed_failures(token, outbox)
 
     def _heed_failures(self, token: str, outbox: Outbox) -> None:
@@ -187,6 +191,5 @@ class _Worker:
             return
         self.connection.apart(lambda tx: self.store.fail(tx, key, token, message, stack, duration))
         if not self.options.suppress_errors:
-            self._interrupted = True
             raise error
         self.outcome.error_list.append((key, error if self.options.return_exception_objects else message))
