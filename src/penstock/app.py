@@ -14,20 +14,19 @@ from sqlalchemy import Engine
 
 from penstock.core.clock import Clock
 from penstock.core.config import Config
-from penstock.core.errors import Conflict
+from penstock.core.errors import Conflict, InvalidInput
 from penstock.core.nouns import Definition, Health, Job, Reservation
 from penstock.core.outcomes import Fatal
 from penstock.core.reach import Event
 from penstock.core.redact import Redactor
 from penstock.core.signature import arg_schema
 from penstock.core.webhook import Egress
-from penstock.pipeline.runner import populate_job
 from penstock.queue import define as defining
 from penstock.queue import doors, enqueue, observe, recover
 from penstock.queue.enqueue import Options
 from penstock.queue.ground import Ground
 from penstock.run.command import CommandRunner
-from penstock.run.commands import load_commands
+from penstock.run.commands import Command, load_commands
 from penstock.run.context import Context, Runner
 from penstock.run.python import Isolation, PythonRunner
 from penstock.run.webhook import WebhookRunner
@@ -75,6 +74,8 @@ def populating(modules: Sequence[str]) -> Callable[..., dict[str, Any]]:
         table = str(params.get("table", ""))
         if table.partition(":")[0] not in modules:
             raise Fatal(f"This worker populates tables of {', '.join(modules)}; {table!r} is not among them.")
+        from penstock.pipeline.runner import populate_job  # only where tables are populated: it is a large room
+
         return populate_job(params, ctx)
 
     return populate
@@ -307,8 +308,20 @@ class Penstock:
         posts = WebhookRunner(Post(self.ground), self._shared.egress)
         runners: list[Runner] = [functions, posts, *(make() for make in self._shared.runners)]
         if commands is not None:
-            runners.append(CommandRunner(load_commands(commands), redactor, log_dir))
+            runners.append(CommandRunner(self._fitting(load_commands(commands)), redactor, log_dir))
         return runners
+
+    def _fitting(self, commands: Mapping[str, Command]) -> Mapping[str, Command]:
+        """A placeholder that no payload can ever fill is said now, not when its first job fails."""
+        for definition in defining.listed(self.ground, None):
+            command = commands.get(definition.key)
+            unknown = command.unknown_fields(definition.arg_schema) if command else []
+            if unknown:
+                raise InvalidInput(
+                    f"The command {definition.key!r} asks for {', '.join(unknown)}, which its definition's arg_schema does "
+                    "not allow. Correct the commands file or the definition."
+                )
+        return commands
 
     def recover(self) -> recover.Recovered:
         """Mend what a crash left behind. Idempotent; safe from several processes at once."""

@@ -59,7 +59,13 @@ def err() -> Console:
 def open_app(database_url: str | None, tenant: str = "default", app: str | None = None) -> Penstock:
     """The app to work with: the user's own if one is named, else a plain one on the database."""
     made = load_app(app, database_url) if app else Penstock(database_url)
-    return made if tenant == "default" else made.as_tenant(tenant)
+    if tenant == "default":
+        return made
+    try:
+        return made.as_tenant(tenant)
+    except PenstockError:
+        made.close()
+        raise
 
 
 def load_app(path: str, database_url: str | None = None) -> Penstock:
