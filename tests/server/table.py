@@ -22,6 +22,7 @@ class Route:
 
 
 RUN = {"run_id": ANY_ID}
+NO_TABLE = {"schema": "no-such-schema", "table": "NoSuchTable"}
 ROUTES: dict[tuple[str, str], Route] = {
     ("GET", "/health/live"): Route(None),
     ("GET", "/health/ready"): Route(None),
@@ -62,7 +63,7 @@ ROUTES: dict[tuple[str, str], Route] = {
     ("GET", "/api/v1/groups/{group_id}"): Route("view", owned="group"),
     ("POST", "/api/v1/groups/{group_id}/cancel"): Route("operate", owned="group"),
     ("GET", "/api/v1/reservations"): Route("view"),
-    ("POST", "/api/v1/reservations"): Route("operate", {"expires_in_seconds": 0.001}),
+    ("POST", "/api/v1/reservations"): Route("operate", {"expires_in_seconds": 0.1}),
     ("DELETE", "/api/v1/reservations/{reservation_id}"): Route("operate", owned="reservation"),
     ("GET", "/api/v1/events"): Route("view"),
     ("POST", "/api/v1/events"): Route("operate", {"name": "nobody.listens", "context": {}}),
@@ -103,6 +104,12 @@ ROUTES: dict[tuple[str, str], Route] = {
     ("POST", "/api/v1/admin/jobs/definitions"): Route("admin", {"key": "echo"}),
     ("PATCH", "/api/v1/admin/jobs/definitions/{definition_id}"): Route("admin", {"description": "d"}),
     ("POST", "/api/v1/admin/jobs/definitions/apply"): Route("admin", {"definitions": []}),
+    ("GET", "/api/v1/pipelines"): Route("admin"),
+    ("GET", "/api/v1/pipelines/{schema}/{table}"): Route("admin", names=NO_TABLE),
+    ("GET", "/api/v1/pipelines/{schema}/{table}/jobs"): Route("admin", names=NO_TABLE),
+    ("POST", "/api/v1/pipelines/{schema}/{table}/refresh"): Route("admin", {}, names=NO_TABLE),
+    ("POST", "/api/v1/pipelines/{schema}/{table}/clear"): Route("admin", {}, names=NO_TABLE),
+    ("POST", "/api/v1/pipelines/{schema}/{table}/ignore"): Route("admin", {"keys": [{"a": 1}]}, names=NO_TABLE),
 }
 
 STREAMS = {("GET", "/api/v1/stream"), ("GET", "/api/v1/jobs/{job_id}/logs/stream")}

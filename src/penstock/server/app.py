@@ -18,6 +18,7 @@ from penstock.server.auth import Gate
 from penstock.server.live import Hub
 from penstock.server.metrics import Metrics
 from penstock.server.middleware import Edge
+from penstock.server.pipelines import Pipelines
 from penstock.server.routes import RESOURCES, health, metrics
 from penstock.server.settings import Settings
 
@@ -59,6 +60,7 @@ def create_app(penstock: Penstock, settings: Settings | None = None) -> FastAPI:
     app.state.gate = Gate(penstock, chosen)
     app.state.hub = Hub(penstock.ground, chosen.stream_interval, chosen.stream_limit)
     app.state.metrics = Metrics(penstock.ground, chosen.metrics_tenants)
+    app.state.pipelines = Pipelines(chosen.pipelines)
     problems.install(app)
     app.include_router(health.router)
     app.include_router(metrics.router)

@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 
 from penstock.core import errors
 from penstock.core.errors import Fault
+from penstock.pipeline.errors import JobTransitionError, PipelineError
 
 MEDIA_TYPE = "application/problem+json"
 MAX_FAULTS = 20
@@ -34,6 +35,8 @@ STATUS_OF: Sequence[tuple[type[errors.PenstockError], int]] = (
     (errors.Busy, 409),
     (errors.Conflict, 409),
     (errors.InvalidInput, 422),
+    (JobTransitionError, 409),
+    (PipelineError, 422),
     (errors.DatabaseError, 503),
 )
 

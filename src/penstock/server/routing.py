@@ -94,10 +94,8 @@ class Routes:
         return self._route("DELETE", path, need, **options)
 
     def _route(self, method: str, path: str, need: Need | None, **options: Any) -> Callable[[F], F]:
-        statuses = [400, 422, 429, 503]
-        statuses += [401, 403] if need is not None else []
-        statuses += [404]  # of the path's id, or of the tenant that a super admin names
-        statuses += [409, 413, 415] if method != "GET" else []
+        statuses = [400, 401, 403, 404, 422, 429, 503]
+        statuses += [408, 409, 413, 415] if method != "GET" else []
         extra: dict[str, Any] = (
             {} if need is None else {"x-need": need.value, "security": [{"token": []}, {"session": []}]}
         )

@@ -57,7 +57,7 @@ class NewReservation(Request):
     """Hold the tenant's next slot. Waits up to `wait_seconds` for what runs to end."""
 
     wait_seconds: Annotated[float, Field(ge=0, le=20)] = 0
-    expires_in_seconds: Annotated[float, Field(gt=0, le=86400)] = 600
+    expires_in_seconds: Annotated[float, Field(ge=0.1, le=86400)] = 600
 
 
 class Reservation(Answer):

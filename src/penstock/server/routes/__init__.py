@@ -1,6 +1,18 @@
 """One file per resource."""
 
-from penstock.server.routes import access, admin, bulk, groups, jobs, overview, reach, stream, triggers, worker
+from penstock.server.routes import (
+    access,
+    admin,
+    bulk,
+    groups,
+    jobs,
+    overview,
+    pipelines,
+    reach,
+    stream,
+    triggers,
+    worker,
+)
 from penstock.server.routing import Routes
 
 RESOURCES: tuple[Routes, ...] = (
@@ -14,5 +26,6 @@ RESOURCES: tuple[Routes, ...] = (
     reach.routes,
     access.routes,
     admin.routes,
+    pipelines.routes,
 )
 """In the order in which paths are matched: fixed names before ids."""
