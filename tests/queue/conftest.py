@@ -1,3 +1,0 @@
-from tests.conformance.fixtures import app, reused_postgres, url
-
-__all__ = ["app", "reused_postgres", "url"]
