@@ -12,7 +12,7 @@ import penstock
 from penstock import ManualClock, Penstock
 
 EXPORTED = {
-    "Busy", "Canceled", "Claim", "Config", "Conflict", "Context", "DatabaseError", "Definition", "DefinitionArchived",
+    "ApiError", "AsyncClient", "Busy", "Canceled", "Claim", "Client", "Config", "Conflict", "Context", "DatabaseError", "Definition", "DefinitionArchived",
     "Failed", "Fatal", "Group", "Health", "IllegalTransition", "InvalidInput", "InvalidPayload", "Job", "LeaseLost",
     "ManualClock", "NaiveDatetime", "NotFound", "Penstock", "PenstockError", "Reservation", "Run", "Skip", "Skipped",
     "Snooze", "Snoozed", "Succeeded", "Tenant", "TimedOut", "UnknownDefinition", "UnknownTenant", "Why",

@@ -8,6 +8,7 @@ from penstock.core.version import VERSION
 
 if TYPE_CHECKING:
     from penstock.app import Penstock
+    from penstock.client import ApiError, AsyncClient, Client
     from penstock.core.clock import ManualClock
     from penstock.core.config import Config
     from penstock.core.errors import (
@@ -32,9 +33,12 @@ if TYPE_CHECKING:
 __version__ = VERSION
 
 __all__ = [
+    "ApiError",
+    "AsyncClient",
     "Busy",
     "Canceled",
     "Claim",
+    "Client",
     "Config",
     "Conflict",
     "Context",
@@ -69,7 +73,7 @@ __all__ = [
     "Why",
 ]
 
-_ROOMS = ("core.errors", "core.nouns", "core.outcomes", "core.clock", "core.config", "run.context", "app")
+_ROOMS = ("core.errors", "core.nouns", "core.outcomes", "core.clock", "core.config", "run.context", "app", "client")
 
 
 def __getattr__(name: str) -> Any:

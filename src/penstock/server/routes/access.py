@@ -157,6 +157,7 @@ def create_tenant_token(call: Caller, body: wire.NewTenantToken) -> wire.Created
 
 @routes.get("/tokens", Need.MANAGE)
 def list_tenant_tokens(call: Caller, query: Annotated[Paged, Query()]) -> wire.TokenList:
+    """The tokens of the caller's own tenant, newest first."""
     with call.read() as tx:
         found = principals.listed(tx, call.tenant_id, query.limit, query.offset)
     return wire.TokenList(items=[wire.Token.of(each) for each in found])
@@ -164,6 +165,7 @@ def list_tenant_tokens(call: Caller, query: Annotated[Paged, Query()]) -> wire.T
 
 @routes.delete("/tokens/{token_id}", Need.MANAGE)
 def revoke_tenant_token(call: Caller, request: Request, token_id: UUID) -> wire.Token:
+    """Revoke a token of the caller's own tenant, and its sessions, at once."""
     return _revoke(call, request.app.state.gate, token_id, call.tenant_id)
 
 

@@ -96,11 +96,14 @@ def list_definitions(call: Caller, query: Annotated[DefinitionQuery, Query()]) -
 
 @routes.get("/admin/tenants", Need.ADMIN)
 def list_tenants(call: Caller) -> wire.TenantList:
+    """Every tenant, by slug."""
     return wire.TenantList(items=[wire.Tenant.of(each) for each in call.penstock.tenants.list()])
 
 
 @routes.post("/admin/tenants", Need.ADMIN, status_code=201)
 def create_tenant(call: Caller, body: wire.NewTenant) -> wire.Tenant:
+    """A new wall: a tenant sees nothing of another."""
+
     def work(unit: Unit) -> wire.Tenant:
         values: dict[str, Any] = body.model_dump()
         made = wire.Tenant.of(define.create_tenant(unit.ground, **values))
@@ -161,4 +164,5 @@ def pause_queue(call: Caller, name: Annotated[Name, Path()]) -> wire.Queue:
 
 @routes.post("/queues/{name}/resume", Need.ADMIN)
 def resume_queue(call: Caller, name: Annotated[Name, Path()]) -> wire.Queue:
+    """Its jobs are claimed again."""
     return _set_paused(call, name, False)

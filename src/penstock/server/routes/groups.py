@@ -45,6 +45,7 @@ def list_groups(call: Caller, query: Annotated[Paged, Query()]) -> wire.GroupLis
 
 @routes.get("/groups/{group_id}", Need.VIEW)
 def get_group(call: Caller, group_id: UUID) -> wire.Group:
+    """A group with its jobs, each the last of its retry chain."""
     return wire.Group.of(call.groups().get(group_id))
 
 
@@ -71,8 +72,9 @@ def list_reservations(call: Caller) -> wire.ReservationList:
 
 @routes.post("/reservations", Need.OPERATE, status_code=201)
 def create_reservation(call: Caller, body: wire.NewReservation) -> wire.Reservation:
-    """Hold the tenant's next slot: nothing of the tenant is claimed until it is released, or expires. 409 if what
-    runs does not end in time, or somebody else holds it."""
+    """Hold the tenant's next slot: nothing of the tenant is claimed until it is released, or expires.
+
+    409 if what runs does not end in time, or somebody else holds it."""
     owner = f"api:{call.principal.id}"
     # Taken before the transaction that tells of it: it may have to wait, and claims must see it while it does
     held = reserve.take(call.ground, call.tenant_id, body.wait_seconds, body.expires_in_seconds, owner)

@@ -98,6 +98,7 @@ def summarize_jobs(call: Caller) -> wire.Summary:
 
 @routes.get("/jobs/{job_id}", Need.VIEW)
 def get_job(call: Caller, job_id: UUID) -> wire.Job:
+    """One job, secrets masked."""
     return wire.Job.of(call.jobs().get(job_id))
 
 

@@ -71,8 +71,9 @@ def list_standings(call: Caller) -> wire.Standing:
 
 @routes.get("/workers", Need.VIEW)
 def list_workers(call: Caller) -> wire.WorkerList:
-    """The workers that serve the tenant, newest first, stale ones marked. How busy they are, and with what, is told to
-    super admins alone: it would tell of other tenants."""
+    """The workers that serve the tenant, newest first, stale ones marked.
+
+    How busy they are, and with what, is told to super admins alone: it would tell of other tenants."""
     everything = call.principal.role is Role.SUPER_ADMIN
     found = [row for row in observe.present_workers(call.ground) if everything or _serves(call, row)]
     return wire.WorkerList(items=[_worker(row, everything) for row in found])

@@ -50,6 +50,7 @@ def list_events(call: Caller, query: Annotated[EventQuery, Query()]) -> wire.Eve
 
 @routes.get("/events/{event_id}", Need.VIEW)
 def get_event(call: Caller, event_id: UUID) -> wire.Event:
+    """One event, and what each matching trigger made of it."""
     return wire.Event.of(Events(call.ground, call.tenant).get(event_id))
 
 
@@ -59,6 +60,7 @@ def _webhooks(call: Call, ground: Ground | None = None) -> Webhooks:
 
 @routes.get("/webhooks", Need.MANAGE)
 def list_webhooks(call: Caller) -> wire.WebhookList:
+    """The webhooks of the tenant, without their secrets."""
     return wire.WebhookList(items=[wire.Webhook.of(each) for each in _webhooks(call).list()])
 
 
@@ -78,11 +80,13 @@ def create_webhook(call: Caller, body: wire.NewWebhook) -> wire.CreatedWebhook:
 
 @routes.get("/webhooks/{webhook_id}", Need.MANAGE)
 def get_webhook(call: Caller, webhook_id: UUID) -> wire.Webhook:
+    """One webhook, without its secret."""
     return wire.Webhook.of(_webhooks(call).get(webhook_id))
 
 
 @routes.patch("/webhooks/{webhook_id}", Need.MANAGE)
 def change_webhook(call: Caller, webhook_id: UUID, body: wire.ChangeWebhook) -> wire.Webhook:
+    """Change where it goes, what it tells of, or whether it is on."""
     given = body.model_dump(exclude_unset=True, exclude_none=True)
     changes = {"enabled" if name == "is_enabled" else name: value for name, value in given.items()}
 
@@ -98,6 +102,8 @@ def change_webhook(call: Caller, webhook_id: UUID, body: wire.ChangeWebhook) -> 
 
 @routes.delete("/webhooks/{webhook_id}", Need.MANAGE, status_code=204)
 def delete_webhook(call: Caller, webhook_id: UUID) -> None:
+    """It tells nobody any more. Its deliveries are forgotten."""
+
     def work(unit: Unit) -> wire.Webhook:
         verbs = _webhooks(call, unit.ground)
         before = wire.Webhook.of(verbs.get(webhook_id))

@@ -32,8 +32,10 @@ HEADERS = {"x-accel-buffering": "no", "cache-control": "no-store"}
 
 @routes.get("/stream", Need.VIEW, response_class=StreamingResponse, responses=EVENTS)
 async def stream_changes(call: Caller, request: Request) -> StreamingResponse:
-    """Changes of the tenant's queue: `summary` with the counts, `jobs` with what changed, `reset` when events were
-    missed and everything is to be read again. Ends after an hour, or when the token does; browsers come back."""
+    """Changes of the tenant's queue, as server-sent events.
+
+    `summary` carries the counts, `jobs` what changed; `reset` says that events were missed and everything is to be read
+    again. It ends after an hour, or when the token does; browsers come back."""
     hub: Hub = request.app.state.hub
     hub.check_room(call.tenant_id)
 

@@ -114,6 +114,7 @@ def _next(at: datetime, timezone: str) -> wire.NextRun:
 
 @routes.get("/jobs/triggers/{trigger_id}", Need.VIEW)
 def get_trigger(call: Caller, trigger_id: UUID) -> wire.Trigger:
+    """One trigger."""
     return wire.Trigger.of(_triggers(call).get(trigger_id))
 
 
