@@ -15,7 +15,7 @@ from penstock.core.status import JobStatus
 from penstock.store import failpoints, rows
 from penstock.store.database import Tx
 from penstock.store.hot import NewJob, Written
-from penstock.store.tables import is_claimable, jobs, queues, runs
+from penstock.store.tables import is_active, is_claimable, jobs, queues, runs
 
 
 def insert(tx: Tx, new: Sequence[NewJob]) -> dict[UUID, Written]:
@@ -45,7 +45,7 @@ def active_with_dedupe_key(tx: Tx, tenant_id: UUID, dedupe_key: str) -> Job | No
             select(*rows.JOB_COLUMNS).where(
                 jobs.c.tenant_id == tenant_id,
                 jobs.c.dedupe_key == dedupe_key,
-                jobs.c.status.in_((JobStatus.QUEUED, JobStatus.RUNNING)),
+                is_active(),
             )
         )
         .mappings()

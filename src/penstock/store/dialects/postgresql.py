@@ -279,11 +279,14 @@ SELECT id, position, waits_for, scheduled_for, queued_at FROM written CROSS JOIN
 """
 
 # The settings hold for this transaction alone. What follows are point reads by index whatever the statistics say: on a
-# table that grew since it was last analysed the planner would read and sort everything that waits.
-_GATE = """
-SELECT pg_advisory_xact_lock_shared(:lock), set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true),
-  set_config('enable_seqscan', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true),
-  (SELECT scheduled_for FROM penstock_jobs WHERE waits_for = 'time' ORDER BY scheduled_for LIMIT 1) <= {now},
+# table that grew since it was last analysed the planner would read and sort everything that waits, and a generic plan, which
+# does not know how few are asked for, would join with the whole table. The sort of what was claimed is so dear to a planner
+# that may not sort that it would also have the statement compiled, which takes longer than to run it.
+_OFF = ("enable_bitmapscan", "enable_sort", "enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit")
+_GATE = f"""
+SELECT pg_advisory_xact_lock_shared(:lock), {", ".join(f"set_config('{name}', 'off', true)" for name in _OFF)},
+  set_config('plan_cache_mode', 'force_generic_plan', true),
+  (SELECT scheduled_for FROM penstock_jobs WHERE waits_for = 'time' ORDER BY scheduled_for LIMIT 1) <= {{now}},
   EXISTS (SELECT 1 FROM penstock_jobs WHERE waits_for = 'limit'),
   (SELECT array_agg(name) FROM penstock_queues WHERE NOT paused)
 """

@@ -17,6 +17,7 @@ from penstock.store.tables.setup import clock, definitions, groups, leaders, que
 from penstock.store.tables.work import (
     holds_slot,
     in_status,
+    is_active,
     is_claimable,
     jobs,
     run_in_status,
@@ -35,6 +36,7 @@ __all__ = [
     "holds_slot",
     "idempotency_keys",
     "in_status",
+    "is_active",
     "is_claimable",
     "jobs",
     "leaders",

@@ -209,6 +209,10 @@ def is_claimable() -> ColumnElement[bool]:
     return literal_column("penstock_jobs.claimable")
 
 
+def is_active() -> ColumnElement[bool]:
+    return literal_column("penstock_jobs.status IN ('queued', 'running')")
+
+
 def holds_slot() -> ColumnElement[bool]:
     return literal_column("penstock_jobs.slot")
 
