@@ -129,7 +129,7 @@ def test_tenants_are_created_and_kept_apart(penstock: Shell, app: Penstock) -> N
 def test_definitions_are_applied_from_a_file(penstock: Shell, app: Penstock, tmp_path: Path) -> None:
     file = tmp_path / "definitions.toml"
     file.write_text('[definitions.sync]\nrunner = "command"\nmax_attempts = 5\n')
-    assert penstock.well("definitions", "apply", str(file)).out == "sync (version 1)\n"
+    assert penstock.well("definitions", "apply", str(file)).out == "created    sync\n"
     found = {d["key"]: d for d in penstock.well("definitions", "list", "--json").json}
     assert (found["sync"]["max_attempts"], found["sync"]["runner"]) == (5, "command")
     file.write_text("[definitions.sync]\nmax_attempts = 0\n")

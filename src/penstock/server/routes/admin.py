@@ -13,7 +13,7 @@ from penstock.core.wire import definitions as wire
 from penstock.core.wire.base import Name, Slug
 from penstock.core.wire.base import Request as Wire
 from penstock.queue import define
-from penstock.server.apply import apply_definitions
+from penstock.queue.apply import apply_definitions
 from penstock.server.calls import Call, Unit
 from penstock.server.routing import Caller, Routes
 from penstock.store import catalogue, definitions, tenants
