@@ -7,6 +7,7 @@ from collections.abc import Callable
 from math import isfinite
 from typing import Any
 
+from penstock.core.cause import causing_job
 from penstock.core.errors import InvalidPayload
 from penstock.core.outcomes import (
     NOTHING,
@@ -31,6 +32,7 @@ MAX_ERROR = 2000
 
 def perform(call: Callable[[], Any], context: Context, control: Control, redactor: Redactor) -> Outcome:
     """Call it. Every exception is contained, `SystemExit` and `KeyboardInterrupt` too: a job cannot end its worker."""
+    before = causing_job.set(context.job_id)
     try:
         result = call()
     except Skip as skip:
@@ -39,6 +41,8 @@ def perform(call: Callable[[], Any], context: Context, control: Control, redacto
         return _snoozed(snooze, context, redactor)
     except BaseException as error:
         return _raised(error, context, control, redactor)
+    finally:
+        causing_job.reset(before)
     if context.expired():
         return TimedOut(f"timed out after {control.timeout:g} s", _evidence(context))
     if control.canceled.is_set() and context.told_to_stop:

@@ -23,6 +23,8 @@ from penstock.store.tables import (
     tallies,
     tenants,
     ticks,
+    trigger_fires,
+    triggers,
 )
 
 BATCH = 1000
@@ -96,6 +98,9 @@ def old_rows(tx: Tx, before: datetime) -> dict[str, int]:
                 .exists()
             )
         removed[table.name.removeprefix("penstock_")] = tx.count(query)
+    window_ends = tx.dialect.add_seconds(trigger_fires.c.fired_at, triggers.c.dedupe_window_seconds)
+    needed = select(triggers.c.id).where(triggers.c.id == trigger_fires.c.trigger_id, window_ends >= before).exists()
+    removed["trigger_fires"] = tx.count(delete(trigger_fires).where(trigger_fires.c.fired_at < before, ~needed))
     member = select(jobs.c.id).where(jobs.c.group_id == groups.c.id).exists()
     removed["groups"] = tx.count(delete(groups).where(groups.c.created_at < before, ~member))
     return removed
