@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from penstock.store import workers
 from penstock.store.database import Tx
 from penstock.store.tables import definitions, jobs
+from penstock.store.tables import workers as workers_table
+
+SEEN_SECONDS = 5
 
 
 class Held(NamedTuple):
@@ -38,6 +41,15 @@ def timeouts(tx: Tx, ids: set[UUID]) -> dict[UUID, int]:
         return {}
     found = tx.rows(select(definitions.c.id, definitions.c.timeout_seconds).where(definitions.c.id.in_(ids)))
     return {row.id: row.timeout_seconds for row in found}
+
+
+def seen(tx: Tx, worker_id: str) -> None:
+    """A worker's run was kept: the worker lives, even if it claims nothing for long."""
+    tx.run(
+        update(workers_table)
+        .where(workers_table.c.id == worker_id, workers_table.c.last_seen_at < tx.later(-SEEN_SECONDS))
+        .values(last_seen_at=tx.now, stopped_at=None)
+    )
 
 
 def present(tx: Tx, worker_id: str, values: Mapping[str, Any]) -> None:

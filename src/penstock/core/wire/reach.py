@@ -30,7 +30,7 @@ Overlap = Literal["allow", "skip", "buffer_one", "cancel_running"]
 Gap = Literal["shift", "skip"]
 Fold = Literal["first", "both"]
 CronText = Annotated[str, Field(min_length=1, max_length=200)]
-EVENT_EXAMPLE = {
+EVENT_EXAMPLE: dict[str, Any] = {
     "label": "Resync on folder change",
     "trigger_type": "event",
     "event_name": "provider.folder.updated",
@@ -38,7 +38,7 @@ EVENT_EXAMPLE = {
     "payload_template": {"provider_id": "{{event.provider_id}}", "path_prefix": "{{event.folder_path}}"},
     "dedupe_window_seconds": 120,
 }
-SCHEDULE_EXAMPLE = {
+SCHEDULE_EXAMPLE: dict[str, Any] = {
     "label": "Nightly provider sync",
     "trigger_type": "schedule",
     "cron_expr": "0 2 * * *",

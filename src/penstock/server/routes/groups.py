@@ -6,17 +6,26 @@ from typing import Annotated
 from uuid import UUID
 
 from fastapi import Query
+from pydantic import Field
 
 from penstock.core.access import Need
 from penstock.core.errors import NotFound
 from penstock.core.wire import groups as wire
+from penstock.core.wire.base import MAX_OFFSET, Request
 from penstock.queue import reserve
+from penstock.queue.ground import Ground
 from penstock.server.calls import Unit
-from penstock.server.queries import Paged
 from penstock.server.routing import Caller, Routes
 from penstock.store import reservations
 
 routes = Routes("groups")
+
+
+class GroupQuery(Request):
+    """Smaller pages than elsewhere: a group comes with all its jobs."""
+
+    limit: Annotated[int, Field(ge=1, le=100)] = 20
+    offset: Annotated[int, Field(ge=0, le=MAX_OFFSET)] = 0
 
 
 @routes.post("/groups", Need.OPERATE, status_code=201)
@@ -37,7 +46,7 @@ def create_group(call: Caller, body: wire.NewGroup) -> wire.Group:
 
 
 @routes.get("/groups", Need.VIEW)
-def list_groups(call: Caller, query: Annotated[Paged, Query()]) -> wire.GroupList:
+def list_groups(call: Caller, query: Annotated[GroupQuery, Query()]) -> wire.GroupList:
     """Newest first."""
     found = call.groups().list(query.limit, query.offset)
     return wire.GroupList(items=[wire.Group.of(each) for each in found])
@@ -76,11 +85,15 @@ def create_reservation(call: Caller, body: wire.NewReservation) -> wire.Reservat
 
     409 if what runs does not end in time, or somebody else holds it."""
     owner = f"api:{call.principal.id}"
-    # Taken before the transaction that tells of it: it may have to wait, and claims must see it while it does
-    held = reserve.take(call.ground, call.tenant_id, body.wait_seconds, body.expires_in_seconds, owner)
+
+    def take(ground: Ground, wait: float) -> wire.Reservation:
+        return wire.Reservation.of(reserve.take(ground, call.tenant_id, wait, body.expires_in_seconds, owner))
+
+    # One that may have to wait is taken before the transaction that tells of it: claims must see it meanwhile
+    waited = take(call.ground, body.wait_seconds) if body.wait_seconds else None
 
     def work(unit: Unit) -> wire.Reservation:
-        made = wire.Reservation.of(held)
+        made = waited or take(unit.ground, 0)
         unit.audit("reservation.create", "reservation", made.id, after=made)
         return made
 

@@ -88,7 +88,7 @@ def heartbeat_job(call: Caller, job_id: UUID, body: wire.Beat) -> wire.Beaten:
         plain("progress", body.progress.model_dump())
 
     def work(tx: Tx) -> bool:
-        _held(call, tx, job_id)
+        worker = _held(call, tx, job_id).claimed_by
         kept, asked = claims.heartbeat(tx, [(job_id, body.run_id)], lease)
         if job_id not in kept:
             raise LeaseLost([body.run_id])
@@ -96,6 +96,8 @@ def heartbeat_job(call: Caller, job_id: UUID, body: wire.Beat) -> wire.Beaten:
             claims.report_progress(tx, job_id, body.run_id, body.progress.model_dump())
         if body.stdout_tail is not None or body.stderr_tail is not None:
             claims.report_tails(tx, job_id, body.run_id, _text(body.stdout_tail), _text(body.stderr_tail))
+        if worker is not None:
+            remote.seen(tx, worker)
         return job_id in asked
 
     asked = call.ground.db.transact(work)
