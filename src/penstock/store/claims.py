@@ -200,6 +200,9 @@ def release(tx: Tx, pairs: Sequence[tuple[UUID, UUID]]) -> int:
         if given:
             tx.run(delete(runs).where(runs.c.job_id == job_id, runs.c.id == run_id, run_in_status(RunStatus.RUNNING)))
             returned += 1
+    if returned:
+        back = select(jobs.c.queue).where(jobs.c.id.in_([job_id for job_id, _ in pairs]), jobs.c.claimable).distinct()
+        tx.dialect.wake(tx.conn, [row.queue for row in tx.rows(back)])
     return returned
 
 
