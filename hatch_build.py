@@ -59,7 +59,7 @@ def build() -> bool:
     if folder is None:
         raise RuntimeError(HELP)
     environment = {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', '')}", "CI": "1"}
-    _run([str(folder / "npm"), "ci", "--no-audit", "--no-fund"], environment)
+    _install(folder, environment)
     _run([str(folder / "npm"), "run", "build"], environment)
     stamp.write_text(wanted)
     return True
@@ -101,6 +101,15 @@ def _wheel_node() -> Path | None:
         return None
     folder = Path(spec.origin).parent
     return folder if os.name == "nt" else folder / "bin"
+
+
+def _install(folder: Path, environment: dict[str, str]) -> None:
+    """What the lock file says, unless it is there already."""
+    wanted = hashlib.sha256((UI / "package-lock.json").read_bytes()).hexdigest()
+    stamp = UI / "node_modules" / STAMP
+    if not (stamp.is_file() and stamp.read_text() == wanted):
+        _run([str(folder / "npm"), "ci", "--no-audit", "--no-fund"], environment)
+        stamp.write_text(wanted)
 
 
 def _run(command: list[str], environment: dict[str, str]) -> None:

@@ -38,11 +38,11 @@ def sync_folder(provider: str, path: str = "/") -> None:
 
 
 @app.job(key="import-feed", max_attempts=1)
-def import_feed(url: str, broken: bool = False) -> int:
+def import_feed(url: str, broken: bool = False) -> dict[str, int]:
     """Import a product feed"""
     if broken:
         raise ValueError("row 1841: price is 'n/a'; expected a number")
-    return 1841
+    return {"rows": 1841}
 
 
 @app.job(key="nightly-report", max_attempts=3, retry_mode="chain", retry_policy=QUICK)
@@ -51,6 +51,14 @@ def nightly_report(attempt_needed: int, ctx: Context) -> str:
     if ctx.attempt < attempt_needed:
         raise TimeoutError("the warehouse is still loading")
     return "sent to 14 people"
+
+
+@app.job(key="fragile", max_attempts=1)
+def fragile(ctx: Context, needs: int = 2) -> str:
+    """Fails the first time"""
+    if ctx.attempt < needs:
+        raise OSError("disk full on /var/data")
+    return "done"
 
 
 @app.job(key="wait-for-file", timeout=600, max_attempts=1)

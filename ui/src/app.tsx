@@ -19,6 +19,7 @@ const GroupScreen = lazy(() => import("./screens/groups").then((found) => ({ def
 const Triggers = lazy(() => import("./screens/triggers"));
 const TriggerScreen = lazy(() => import("./screens/triggers/trigger"));
 const Webhooks = lazy(() => import("./screens/webhooks"));
+const Pipelines = lazy(() => import("./screens/pipelines"));
 const Tenants = lazy(() => import("./screens/tenants"));
 
 export function App() {
@@ -52,6 +53,7 @@ export function App() {
             <Route path="triggers" element={<Triggers />} />
             <Route path="triggers/:id" element={<TriggerScreen />} />
             <Route path="webhooks" element={<Webhooks />} />
+            <Route path="pipelines" element={<Pipelines />} />
             <Route path="definitions" element={<Definitions />} />
             <Route path="tokens" element={<Tokens />} />
             <Route path="audit" element={<Audit />} />

@@ -4,7 +4,7 @@ import {
   MonitorCog, Moon, ScrollText, Sun, Waypoints, Webhook,
 } from "lucide-react";
 import { useEffect, useState } from "react";
-import { NavLink, Outlet, useLocation, useNavigate } from "react-router";
+import { Navigate, NavLink, Outlet, useLocation, useNavigate } from "react-router";
 
 import { LiveProvider, useLiveState } from "./api/live";
 import { useMay, useScope, useSession, useSignOut } from "./api/session";
@@ -36,7 +36,6 @@ const PLACES: readonly { group: string | null; places: readonly Place[] }[] = [
       { path: "groups", name: "Groups", icon: Layers, need: "view", key: "r" },
       { path: "triggers", name: "Triggers", icon: CalendarClock, need: "view", key: "t" },
       { path: "definitions", name: "Definitions", icon: Boxes, need: "view", key: "d" },
-      { path: "pipelines", name: "Pipelines", icon: Waypoints, need: "view", key: "p" },
       { path: "webhooks", name: "Webhooks", icon: Webhook, need: "manage", key: "h" },
     ],
   },
@@ -51,6 +50,7 @@ const PLACES: readonly { group: string | null; places: readonly Place[] }[] = [
     group: "Installation",
     places: [
       { path: "workers", name: "Workers", icon: MonitorCog, need: "view", key: "w" },
+      { path: "pipelines", name: "Pipelines", icon: Waypoints, need: "admin", key: "p" },
       { path: "tenants", name: "Tenants", icon: Building2, need: "admin" },
     ],
   },
@@ -61,6 +61,10 @@ export function Layout() {
   const session = useSession();
   const tenants = useTenants();
   const zone = tenants.find((each) => each.slug === scope.tenant)?.timezone ?? session.timezone;
+  // Everyone but a super admin has one tenant; an address that names another leads home and says nothing of it.
+  if (scope.header === null && session.tenant !== null && scope.tenant !== session.tenant) {
+    return <Navigate to={`/t/${encodeURIComponent(session.tenant)}/overview`} replace />;
+  }
   return (
     <ZoneProvider tenantZone={zone}>
       <LiveProvider>

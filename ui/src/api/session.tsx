@@ -1,5 +1,5 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { createContext, type ReactNode, useContext, useMemo } from "react";
+import { createContext, type ReactNode, useCallback, useContext, useMemo } from "react";
 import { useParams } from "react-router";
 
 import { type Api, apiFor, type Need, remember, type Session, taken } from "./client";
@@ -29,8 +29,8 @@ export function useSignOut() {
   const queries = useQueryClient();
   return async () => {
     await apiFor(null).DELETE("/api/v1/session");
-    queries.clear();
     queries.setQueryData(SESSION, null);
+    queries.removeQueries({ predicate: (query) => query.queryKey[0] !== SESSION[0] });
   };
 }
 
@@ -49,7 +49,7 @@ export function useSession(): Session {
 /** Whether the one who is signed in may do this. What they may not do is not shown. */
 export function useMay(): (need: Need) => boolean {
   const { may } = useSession();
-  return (need) => may.includes(need);
+  return useCallback((need: Need) => may.includes(need), [may]);
 }
 
 export interface Scope {

@@ -3,7 +3,7 @@ import { Menu as BaseMenu } from "@base-ui/react/menu";
 import { Tabs as BaseTabs } from "@base-ui/react/tabs";
 import { Toast } from "@base-ui/react/toast";
 import { X } from "lucide-react";
-import { type ReactElement, type ReactNode, useState } from "react";
+import { type ReactElement, type ReactNode, useMemo, useState } from "react";
 
 import { Problem } from "../api/problem";
 import { Button, IconButton } from "./button";
@@ -127,13 +127,16 @@ export function Tabs({ tabs, value, onChange }: { tabs: readonly Tab[]; value: s
 /** Short messages at the edge of the page: what was done, or what went wrong. */
 export function useTell(): { done: (title: string, text?: string) => void; failed: (error: unknown) => void } {
   const { add } = Toast.useToastManager();
-  return {
-    done: (title, text) => void add({ title, description: text, type: "done" }),
-    failed: (error) => {
-      const problem = error instanceof Problem ? error : null;
-      add({ title: problem?.title ?? "Something went wrong", description: problem?.detail ?? String(error), type: "error", timeout: 10_000 });
-    },
-  };
+  return useMemo(
+    () => ({
+      done: (title: string, text?: string) => void add({ title, description: text, type: "done" }),
+      failed: (error: unknown) => {
+        const problem = error instanceof Problem ? error : null;
+        add({ title: problem?.title ?? "Something went wrong", description: problem?.detail ?? String(error), type: "error", timeout: 10_000 });
+      },
+    }),
+    [add],
+  );
 }
 
 function ToastList() {

@@ -1,6 +1,6 @@
-import { type ColumnDef, flexRender, getCoreRowModel, getSortedRowModel, type SortingState, useReactTable } from "@tanstack/react-table";
+import { type ColumnDef, getCoreRowModel, getSortedRowModel, type SortingState, useReactTable } from "@tanstack/react-table";
 import { ArrowDown, ArrowUp } from "lucide-react";
-import { useState } from "react";
+import { type ReactNode, useState } from "react";
 
 import css from "./table.module.css";
 
@@ -9,6 +9,11 @@ declare module "@tanstack/react-table" {
   interface ColumnMeta<TData, TValue> {
     right?: boolean;
   }
+}
+
+/** What a column draws. Called, not mounted as a component: a column that is made anew must not make its cells anew. */
+export function drawn<T>(what: string | ((context: T) => ReactNode) | undefined, context: T): ReactNode {
+  return typeof what === "function" ? what(context) : what;
 }
 
 /** A table of what fits on a page, sorted by a click on its heads. */
@@ -31,7 +36,7 @@ export function DataTable<T>({ label, rows, columns, rowId }: { label: string; r
             <tr key={group.id}>
               {group.headers.map((header) => {
                 const sorted = header.column.getIsSorted();
-                const head = flexRender(header.column.columnDef.header, header.getContext());
+                const head = drawn(header.column.columnDef.header, header.getContext());
                 return (
                   <th
                     key={header.id}
@@ -59,7 +64,7 @@ export function DataTable<T>({ label, rows, columns, rowId }: { label: string; r
             <tr key={row.id}>
               {row.getVisibleCells().map((cell) => (
                 <td key={cell.id} className={cell.column.columnDef.meta?.right ? css.right : undefined}>
-                  {flexRender(cell.column.columnDef.cell, cell.getContext())}
+                  {drawn(cell.column.columnDef.cell, cell.getContext())}
                 </td>
               ))}
             </tr>

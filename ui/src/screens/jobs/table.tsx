@@ -1,4 +1,4 @@
-import { type ColumnDef, flexRender, getCoreRowModel, useReactTable } from "@tanstack/react-table";
+import { type ColumnDef, getCoreRowModel, useReactTable } from "@tanstack/react-table";
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { ArrowUp, Ban, EllipsisVertical, RotateCcw } from "lucide-react";
 import { memo, type RefObject, useEffect, useMemo, useRef } from "react";
@@ -12,6 +12,7 @@ import { count } from "../../lib/number";
 import { Status } from "../../ui/badge";
 import { Button, IconButton } from "../../ui/button";
 import { Menu } from "../../ui/float";
+import { drawn } from "../../ui/table";
 import { Line, shortWorker, Span, Time } from "../../ui/text";
 import css from "./table.module.css";
 
@@ -197,7 +198,7 @@ export function JobTable({ jobs, more, loadMore, selected, toggle, toggleAll, ac
                   ) : header.id === "actions" ? (
                     <span className="visually-hidden">Actions</span>
                   ) : (
-                    flexRender(header.column.columnDef.header, header.getContext())
+                    drawn(header.column.columnDef.header, header.getContext())
                   )}
                 </div>
               ))}
@@ -219,7 +220,7 @@ export function JobTable({ jobs, more, loadMore, selected, toggle, toggleAll, ac
                 >
                   {row.getVisibleCells().map((cell) => (
                     <div key={cell.id} role="cell" className={cell.column.columnDef.meta?.className}>
-                      {flexRender(cell.column.columnDef.cell, cell.getContext())}
+                      {drawn(cell.column.columnDef.cell, cell.getContext())}
                     </div>
                   ))}
                 </div>
