@@ -21,6 +21,7 @@ from penstock.server.middleware import Edge
 from penstock.server.pipelines import Pipelines
 from penstock.server.routes import RESOURCES, health, metrics
 from penstock.server.settings import Settings
+from penstock.server.tracing import Traced
 
 DESCRIPTION = "Durable jobs in your own database: ask for them, see them, steer them."
 
@@ -67,6 +68,8 @@ def create_app(penstock: Penstock, settings: Settings | None = None) -> FastAPI:
     for routes in RESOURCES:
         app.include_router(routes.router)
     page.mount(app)
+    if chosen.tracing == "on":
+        app.add_middleware(Traced)
     app.add_middleware(Edge, settings=chosen)
     return app
 

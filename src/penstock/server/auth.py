@@ -24,6 +24,7 @@ from penstock.server.jwts import Tokens
 from penstock.server.limits import Buckets
 from penstock.server.problems import Problem
 from penstock.server.settings import Settings
+from penstock.server.tracing import current_trace
 from penstock.store import principals
 
 COOKIE = "penstock_session"
@@ -82,8 +83,11 @@ class Gate:
         keyed = key is not None and request.method == "POST"
         return Call(
             self.penstock, self.settings, principal, tenant, tenant_id, request.state.request_id, by_session,
-            key if keyed else None, await _hash(request) if keyed else "", _trace(request),
+            key if keyed else None, await _hash(request) if keyed else "", self._trace_of(request),
         )  # fmt: skip
+
+    def _trace_of(self, request: Request) -> dict[str, str] | None:
+        return current_trace() if self.settings.tracing == "on" else _trace(request)
 
     async def _authenticated(self, request: Request) -> tuple[Known, bool]:
         given = request.headers.getlist("authorization")

@@ -38,6 +38,8 @@ class Settings:
     stream_limit: int = 100
     """Live streams open at once for one tenant."""
     threads: int = 40
+    tracing: str = "off"
+    """`on` makes OpenTelemetry spans, sent where OTEL_* variables say, and carries the trace from enqueue to run."""
     jwt_issuer: str | None = None
     jwt_audience: str | None = None
     jwt_jwks: str | None = None
@@ -54,6 +56,8 @@ class Settings:
                 f"PENSTOCK_BOOTSTRAP_TOKEN has {len(self.bootstrap_token)} characters; at least {MIN_BOOTSTRAP} are needed,"
                 " and 40 random ones are right: python -c 'import secrets; print(secrets.token_urlsafe(32))'"
             )
+        if self.tracing not in ("on", "off"):
+            raise InvalidInput(f"tracing is {self.tracing!r}; expected on or off.")
         if self.metrics not in ("token", "loopback"):
             raise InvalidInput(f"metrics is {self.metrics!r}; expected token or loopback.")
         for name in ("max_body_bytes", "body_timeout", "rate_limit", "session_seconds", "stream_interval", "threads"):
