@@ -80,6 +80,11 @@ def _time(value: datetime) -> str:
     return value.astimezone(UTC).isoformat()[:-6] + "Z"
 
 
+def _json_of(value: Any) -> Any:
+    """SQLite's JSON columns have numeric affinity: a document that is a bare number comes back as one."""
+    return json.loads(value) if isinstance(value, str) else value
+
+
 def _converters(dialect: str) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
     """What the driver's own values need to become plain ones."""
     here = dialect == "sqlite"
@@ -90,7 +95,7 @@ def _converters(dialect: str) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
         elif isinstance(column.type, Id) and not here:
             found.append((name, str))
         elif column.name in ("params", "progress", "result", "trace") and here:
-            found.append((name, json.loads))
+            found.append((name, _json_of))
     return tuple(found)
 
 
