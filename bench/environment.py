@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
+from tests.support.postgres import Server, free_port
 
 from bench.peers import Peer
-from tests.support.postgres import Server, free_port
 
 ROOT = Path(__file__).parent.parent
 
@@ -168,7 +168,7 @@ def count_remaining(peer: Peer, url: str) -> int:
 def peer_environment(**more: str) -> dict[str, str]:
     """What a peer's process sees: no trace of our own virtual environment."""
     env = {key: value for key, value in os.environ.items() if key not in ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME")}
-    return {**env, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", **more}
+    return {**env, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}", "PYTHONDONTWRITEBYTECODE": "1", **more}
 
 
 def call(peer: Peer, verb: str, url: str, *numbers: float, timeout: float = 300, **env: str) -> float | None:

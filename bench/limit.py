@@ -6,12 +6,15 @@ prepared statements have it; on SQLite a bare `sqlite3` loop does.
 
 from __future__ import annotations
 
+import json
 import re
+import sqlite3
 import time
+import uuid
 
 import psycopg
 
-from penstock.store.dialects import postgresql
+from penstock.store.dialects import postgresql, sqlite
 
 KEYS = "ARRAY['noop']"
 
@@ -60,3 +63,45 @@ def drain_in_postgres(url: str, batch: int = 400) -> float:
         started = time.perf_counter()
         conn.execute(postgres_loop(batch))  # type: ignore[call-overload]
         return time.perf_counter() - started
+
+
+def drain(url: str, batch: int = 400) -> float:
+    """Seconds in which the database alone works off what waits."""
+    return drain_in_sqlite(url, batch) if url.startswith("sqlite") else drain_in_postgres(url, batch)
+
+
+def drain_in_sqlite(url: str, batch: int) -> float:
+    """Gate, close, claim and COMMIT on a bare connection, with the texts and the settings of the worker."""
+    conn = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "cache_size=-16000"):
+        conn.execute(f"PRAGMA {pragma}")
+    find = sqlite._find(1, True, False, False)
+    run_ids = [str(uuid.uuid4()) for _ in range(batch)]
+    keys = json.dumps(["noop"])
+    closings: str | None = None
+    started = time.perf_counter()
+    while True:
+        now = time.time_ns() // 1000
+        conn.execute("BEGIN IMMEDIATE")
+        conn.execute(sqlite._GATE, {"now": now}).fetchall()
+        if closings is not None:
+            conn.execute(sqlite._CLOSE_JOBS, {"closings": closings, "now": now}).fetchall()
+            conn.execute(sqlite._CLOSE_RUNS, {"closings": closings, "now": now})
+        found = conn.execute(find, {"queue0": "default", "keys": keys, "limit": batch, "now": now}).fetchall()
+        if found:
+            pairs = json.dumps([[row[0], run_id] for row, run_id in zip(found, run_ids, strict=False)])
+            conn.execute(
+                sqlite._TAKE, {"pairs": pairs, "now": now, "lease": now + 60_000_000, "worker": "limit"}
+            ).fetchall()
+            conn.execute(sqlite._OPEN_RUNS, {"pairs": pairs, "now": now, "worker": "limit", "pid": 1})
+        conn.execute("COMMIT")
+        if not found:
+            break
+        closings = json.dumps(
+            [
+                {"j": row[0], "r": run_id, "rs": "succeeded", "js": "succeeded"}
+                for row, run_id in zip(found, run_ids, strict=False)
+            ]
+        )
+    conn.close()
+    return time.perf_counter() - started

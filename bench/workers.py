@@ -32,7 +32,9 @@ class Workers:
         env = peer_environment(BENCH_BOARD=str(board), BENCH_LATENCIES=str(self._latencies))
         command = [interpreter(peer), "-m", f"bench.peers.{peer.name}", "work", url]
         self.processes = [
-            subprocess.Popen(command, cwd=ROOT, env=env, stdout=self._output, stderr=self._output, start_new_session=True)
+            subprocess.Popen(
+                command, cwd=ROOT, env=env, stdout=self._output, stderr=self._output, start_new_session=True
+            )
             for _ in range(processes)
         ]
 
@@ -50,6 +52,11 @@ class Workers:
         if self.peer.remaining is not None:
             left = lambda: count_remaining(self.peer, self.url) == 0  # noqa: E731
             self._until(left, timeout, "left jobs unfinished", pause=0.005)
+        return time.monotonic() - self.first_ran_at
+
+    def wait_until_ran(self, jobs: int, timeout: float = 300) -> float:
+        """Seconds in which so many ran, where more wait behind them."""
+        self._until(lambda: self.ran >= jobs, timeout, f"ran {{ran}} of {jobs} jobs")
         return time.monotonic() - self.first_ran_at
 
     def wait_for_latencies(self, count: int, timeout: float = 120) -> list[float]:
@@ -78,7 +85,9 @@ class Workers:
     def __enter__(self) -> Workers:
         return self
 
-    def __exit__(self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None) -> None:
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
         for process in self.processes:
             process.terminate()
         for process in self.processes:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import sys
 
-from bench.peers import kit
 from huey import SqliteHuey
+
+from bench.peers import kit
 
 
 def open_huey(url: str) -> SqliteHuey:

@@ -17,7 +17,7 @@ def open_app(url: str) -> Penstock:
     app = Penstock(url)
 
     @app.job(key="noop")
-    def noop(sent: int) -> None:
+    def noop(sent: int = 0) -> None:
         kit.ran(sent)
 
     return app

@@ -6,8 +6,9 @@ import asyncio
 import sys
 import time
 
-from bench.peers import kit
 from procrastinate import App, PsycopgConnector
+
+from bench.peers import kit
 
 CONCURRENCY = 10
 

@@ -1,0 +1,42 @@
+"""Drain: no-op jobs that wait, worked off by one worker process and by two; and the limit, without Python."""
+
+from __future__ import annotations
+
+from bench import limit
+from bench.bench import Bench
+from bench.environment import call
+from bench.peers import Peer
+from bench.workers import Workers
+
+ONE, TWO, LIMIT, BULK = "drain, 1 process", "drain, 2 processes", "drain, in the database alone", "enqueue in bulk"
+
+
+def fill(bench: Bench, peer: Peer, url: str) -> int:
+    """Set up and fill a fresh database; how fast it was filled is the bulk enqueue's figure."""
+    jobs = max(20, int(bench.scale.drained * peer.share))
+    call(peer, "setup", url)
+    seconds = call(peer, "enqueue_many" if peer.bulk else "enqueue", url, jobs)
+    assert seconds is not None
+    if peer.bulk:
+        bench.note(BULK, peer.label, jobs / seconds, "jobs/s", jobs)
+    return jobs
+
+
+def drain(bench: Bench) -> None:
+    for workload, processes in ((ONE, 1), (TWO, 2)):
+
+        def measure(peer: Peer, workload: str = workload, processes: int = processes) -> None:
+            with bench.databases.fresh(peer.database) as url:
+                jobs = fill(bench, peer, url)
+                with Workers(peer, url, processes) as workers:
+                    bench.note(workload, peer.label, jobs / workers.wait_for(jobs), "jobs/s", jobs)
+
+        bench.each(workload, measure, ours=processes > 1 and not bench.scale.everyone_twice)
+    bench.each(LIMIT, lambda peer: in_the_database(bench, peer), ours=True)
+
+
+def in_the_database(bench: Bench, peer: Peer) -> None:
+    with bench.databases.fresh(peer.database) as url:
+        jobs = fill(bench, peer, url)
+        seconds = limit.drain(url)
+        bench.note(LIMIT, peer.label, jobs / seconds, "jobs/s", jobs)

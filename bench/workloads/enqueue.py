@@ -1,0 +1,119 @@
+"""Enqueue: one by one, beside a bare INSERT and commit; in the caller's transaction; in bulk, beside a bare COPY."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from contextlib import closing
+from datetime import UTC, datetime
+from typing import Any
+
+import psycopg
+
+from bench.bench import Bench
+from bench.environment import call
+from bench.peers import Peer
+from bench.peers import penstock as ours
+from bench.workloads.drain import BULK
+from penstock.core.ids import DEFAULT_TENANT_ID, new_id
+from penstock.store.types import to_micros
+
+ONE, JOINED = "enqueue one by one", "enqueue in the caller's transaction"
+BARE_ONE, BARE_JOINED, BARE_BULK = "bare INSERT and COMMIT", "bare transaction of two INSERTs", "bare bulk load"
+COLUMNS = (
+    "id", "tenant_id", "definition_key", "queue", "status", "claimable", "priority", "position", "params", "source",
+    "scheduled_for", "created_at", "queued_at", "max_attempts", "retry_mode", "root_id",
+)  # fmt: skip
+
+
+def enqueue(bench: Bench) -> None:
+    n = bench.scale.enqueued
+
+    def one_by_one(peer: Peer) -> None:
+        with bench.databases.fresh(peer.database) as url:
+            call(peer, "setup", url)
+            seconds = call(peer, "enqueue", url, n)
+            assert seconds is not None
+            bench.note(ONE, peer.label, n / seconds, "jobs/s", n)
+
+    bench.each(ONE, one_by_one)
+    bench.each(JOINED, lambda peer: joined(bench, peer, n), ours=True)
+    bench.each(BARE_ONE, lambda peer: bare(bench, peer, n), ours=True)
+
+
+def row(conn: Any, position: int) -> tuple[Any, ...]:
+    """The row that an enqueue writes, made without looking anything up."""
+    job, now = str(new_id()), datetime.now(UTC)
+    moment = to_micros(now) if isinstance(conn, sqlite3.Connection) else now
+    return (
+        job, str(DEFAULT_TENANT_ID), "noop", "default", "queued", True, 100, position, json.dumps({"sent": 0}), "manual",
+        moment, moment, moment, 1, "requeue", job,
+    )  # fmt: skip
+
+
+def joined(bench: Bench, peer: Peer, n: int) -> None:
+    """A row of the caller's and a job in one transaction, beside a row of the caller's and a bare row."""
+    with bench.databases.fresh(peer.database) as url:
+        call(peer, "setup", url)
+        with ours.open_app(url) as app, closing(connect(url)) as conn:
+            app.enqueue("noop", {"sent": 0})
+            conn.execute("CREATE TABLE orders (number INTEGER)")
+            mark, insert = bare_insert(conn)
+            started = time.perf_counter()
+            for number in range(n):
+                conn.execute("BEGIN")
+                conn.execute(f"INSERT INTO orders VALUES ({mark})", (number,))
+                app.enqueue("noop", {"sent": 0}, connection=conn)
+                conn.execute("COMMIT")
+            bench.note(JOINED, peer.label, n / (time.perf_counter() - started), "jobs/s", n)
+            started = time.perf_counter()
+            for number in range(n):
+                conn.execute("BEGIN")
+                conn.execute(f"INSERT INTO orders VALUES ({mark})", (number,))
+                conn.execute(insert, row(conn, number))
+                conn.execute("COMMIT")
+            bench.note(JOINED, f"{BARE_JOINED} ({peer.database})", n / (time.perf_counter() - started), "jobs/s", n)
+
+
+def bare(bench: Bench, peer: Peer, n: int) -> None:
+    """The same rows into the same table and indexes, one INSERT and COMMIT each, and all in one COPY or executemany."""
+    with bench.databases.fresh(peer.database) as url:
+        call(peer, "setup", url)
+        with closing(connect(url)) as conn:
+            _, insert = bare_insert(conn)
+            started = time.perf_counter()
+            for number in range(n):
+                conn.execute(insert, row(conn, number))
+            bench.note(ONE, f"{BARE_ONE} ({peer.database})", n / (time.perf_counter() - started), "jobs/s", n)
+            many = bench.scale.drained
+            started = time.perf_counter()
+            load(conn, [row(conn, number) for number in range(many)])
+            bench.note(BULK, f"{BARE_BULK} ({peer.database})", many / (time.perf_counter() - started), "jobs/s", many)
+
+
+def load(conn: Any, rows: list[tuple[Any, ...]]) -> None:
+    conn.execute("BEGIN")
+    if isinstance(conn, sqlite3.Connection):
+        conn.executemany(bare_insert(conn)[1], rows)
+    else:
+        with conn.cursor().copy(f"COPY penstock_jobs ({', '.join(COLUMNS)}) FROM STDIN") as copy:
+            for each in rows:
+                copy.write_row(each)
+    conn.execute("COMMIT")
+
+
+def connect(url: str) -> Any:
+    """In autocommit, as durable as Penstock itself."""
+    if not url.startswith("sqlite"):
+        return psycopg.connect(url, autocommit=True)
+    conn = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None, timeout=30)
+    conn.execute("PRAGMA journal_mode=WAL")
+    conn.execute("PRAGMA synchronous=FULL")
+    return conn
+
+
+def bare_insert(conn: Any) -> tuple[str, str]:
+    """The driver's mark for a parameter, and the statement that writes a row."""
+    mark = "?" if isinstance(conn, sqlite3.Connection) else "%s"
+    return mark, f"INSERT INTO penstock_jobs ({', '.join(COLUMNS)}) VALUES ({', '.join([mark] * len(COLUMNS))})"
