@@ -58,7 +58,7 @@ def empty(engine: sa.Engine) -> None:
             tx.run(sa.text(f"DELETE FROM {table.name}{spared}"))
 
 
-@pytest.mark.timeout(7200 if SOAK else 600)
+@pytest.mark.timeout(7200 if SOAK else 1200)
 def test_the_engine_does_what_the_model_says(engine: sa.Engine) -> None:
     class OnThisDatabase(Machine):
         def fresh_app(self, clock: ManualClock) -> Penstock:
