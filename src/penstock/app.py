@@ -240,7 +240,9 @@ class Penstock:
         source_ref, created_by, max_attempts, adhoc. With `connection`, in the caller's own transaction."""
         self._ensure_defined(key, connection)
         tenant_id = self.ground.tenant_id(tenant or self.tenant)
-        return enqueue.enqueue(self.ground, tenant_id, key, {} if params is None else params, Options(**options), connection)
+        return enqueue.enqueue(
+            self.ground, tenant_id, key, {} if params is None else params, Options(**options), connection
+        )
 
     def enqueue_many(
         self,
@@ -256,7 +258,9 @@ class Penstock:
         tenant_id = self.ground.tenant_id(tenant or self.tenant)
         return enqueue.enqueue_many(self.ground, tenant_id, key, many, Options(**options), connection)
 
-    def emit(self, name: str, context: Mapping[str, Any] | None = None, *, connection: Any = None, **options: Any) -> Event:
+    def emit(
+        self, name: str, context: Mapping[str, Any] | None = None, *, connection: Any = None, **options: Any
+    ) -> Event:
         """Say that something happened; the triggers that answer make their jobs in the same transaction."""
         return self.events.emit(name, context, connection=connection, **options)
 

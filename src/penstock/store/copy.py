@@ -30,7 +30,9 @@ def copy_database(source: Database, target: Database, progress: Progress = _sile
     with source.write() as reading, target.write() as writing:
         for table in (jobs, definitions):
             if writing.scalar(select(func.count()).select_from(table)):
-                raise Conflict(f"{target.url.render_as_string(hide_password=True)} is in use already; copy into a fresh database.")
+                raise Conflict(
+                    f"{target.url.render_as_string(hide_password=True)} is in use already; copy into a fresh database."
+                )
         for table in (clock, queues, tenants):  # what the first migration made; the source has its own
             writing.run(delete(table))
         for table in metadata.sorted_tables:
