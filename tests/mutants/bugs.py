@@ -254,9 +254,9 @@ def _orphans(patch: Patch) -> None:
 
 # The same on PostgreSQL, whose statements are its own.
 text_bug("postgresql", "finish without a fence", "_CLOSE", " AND j.run_id = f.r", "")
-text_bug("postgresql", "finish whatever the status", "_CLOSE", " AND j.status = 'running'", "")
+text_bug("postgresql", "finish whatever the status", "_CLOSE", " AND j.lease_expires_at IS NOT NULL", "")
 text_bug("postgresql", "heartbeat without a fence", "_HEARTBEAT", " AND j.run_id = p.run_id", "")
-text_bug("postgresql", "heartbeat whatever the status", "_HEARTBEAT", " AND j.status = 'running'", "")
+text_bug("postgresql", "heartbeat whatever the status", "_HEARTBEAT", " AND j.lease_expires_at IS NOT NULL", "")
 text_bug("postgresql", "retry without its delay", "_CLOSE", "make_interval(secs => coalesce(f.d, 0))", "interval '0'")
 text_bug("postgresql", "attempts not counted", "_CLAIM", "attempt_no = j.attempt_no + 1", "attempt_no = j.attempt_no")
 text_bug("postgresql", "first come, first served over all tenants", "_INSERT", " AND tenant_id = p.tenant_id", "")

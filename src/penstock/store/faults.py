@@ -21,6 +21,7 @@ from penstock.core.errors import (
 from penstock.store.failpoints import InjectedDisconnect
 
 RETRYABLE_SQLSTATES = {"40001", "40P01", "55P03"}
+ACTIVE_DEDUPE = "uq_penstock_jobs_active_dedupe"
 MISSING_TABLE = "Penstock's tables are not there. Run: penstock db upgrade"
 
 
@@ -36,6 +37,8 @@ def is_transient(error: BaseException) -> bool:
     if sqlstate(error) in RETRYABLE_SQLSTATES:
         return True
     text = str(error.orig)
+    if isinstance(error, exc.IntegrityError) and ACTIVE_DEDUPE in text:
+        return True  # a job of that dedupe key came between our look and our write: the next look sees it
     return "database is locked" in text or "database table is locked" in text
 
 
