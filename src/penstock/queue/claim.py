@@ -9,6 +9,7 @@ from penstock.core import check
 from penstock.core.errors import DatabaseUnavailable
 from penstock.core.ids import new_id
 from penstock.core.nouns import Claim
+from penstock.core.outcomes import Canceled
 from penstock.queue.ground import Ground
 from penstock.queue.record import Report, check_results, close_in, recorded
 from penstock.store import claims
@@ -90,8 +91,19 @@ def heartbeat(
 
 
 def release(ground: Ground, unstarted: Sequence[Claim]) -> int:
-    """Give back claims that were never started, untouched: same place, no attempt used."""
+    """Give back claims that were never started, untouched: same place, no attempt used. Those that were asked to stop
+    meanwhile are canceled instead. Answers how many were given back."""
     if not unstarted:
         return 0
     pairs = [(claim.job_id, claim.run_id) for claim in unstarted]
-    return ground.db.transact(lambda tx: claims.release(tx, pairs))
+
+    def work(tx: Tx) -> int:
+        returned = claims.release(tx, pairs)
+        if returned < len(pairs):
+            stopped = [
+                (job_id, run_id, Canceled("canceled on request")) for job_id, run_id in claims.asked_to_stop(tx, pairs)
+            ]
+            close_in(ground, tx, stopped, unstarted[0].worker_id)
+        return returned
+
+    return ground.db.transact(work)

@@ -13,6 +13,9 @@ from penstock.store import definitions, jobs, reservations, tenants
 from penstock.store import why as facts
 from penstock.store.database import Tx
 
+SHOWN = 5
+"""How many jobs that hold a limit are named."""
+
 
 def why(ground: Ground, tenant_id: UUID, job_id: UUID) -> Why:
     with ground.db.read() as tx:
@@ -64,21 +67,19 @@ def _limit(tx: Tx, job: Job) -> Why | None:
         return Why(f"The definition {definition.key!r} is paused.", "paused", {"definition": definition.key})
     if job.waits_for is not WaitsFor.LIMIT:
         return None
-    if definition is not None and definition.max_running is not None:
-        holders = facts.running_of(tx, definition_id=definition.id)
-        told: dict[str, Any] = {"max_running": definition.max_running, "running": [str(i) for i in holders]}
-        return Why(
-            f"{definition.key!r} runs at most {definition.max_running} at a time; running: {_names(holders)}.",
-            "limit",
-            told,
-        )
     tenant = tenants.by_id(tx, job.tenant_id)
-    if tenant is not None and tenant.max_running is not None:
-        holders = facts.running_of(tx, tenant_id=tenant.id)
-        told = {"max_running": tenant.max_running, "running": [str(i) for i in holders]}
-        return Why(
-            f"The tenant runs at most {tenant.max_running} at a time; running: {_names(holders)}.", "limit", told
-        )
+    if tenant is not None and not tenant.is_active:
+        return Why("Its tenant is inactive.", "paused", {"tenant": tenant.slug})
+    limits = [
+        (f"{definition.key!r} runs", definition.max_running, {"definition_id": definition.id}) if definition else None,
+        ("The tenant runs", tenant.max_running, {"tenant_id": tenant.id}) if tenant else None,
+    ]
+    for who, most, scope in filter(None, limits):
+        holders = facts.running_of(tx, **scope, most=most) if most is not None else []
+        if most is not None and len(holders) >= most:
+            shown = holders[:SHOWN]
+            told: dict[str, Any] = {"max_running": most, "running": [str(i) for i in shown]}
+            return Why(f"{who} at most {most} at a time; running: {_names(shown)}.", "limit", told)
     return Why("It gets its place with the next claim.", "limit", {})
 
 

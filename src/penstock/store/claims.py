@@ -168,7 +168,7 @@ def chain(tx: Tx, job_id: UUID, delay: float) -> UUID:
 
 def release(tx: Tx, pairs: Sequence[tuple[UUID, UUID]]) -> int:
     """Give claims that were never started back untouched: the run is as if it had not been, the place is kept. One whose
-    definition was paused or limited meanwhile goes behind that limit instead."""
+    definition was paused or limited meanwhile goes behind that limit instead; one that was asked to stop is left."""
     limited = or_(
         select(definitions.c.id)
         .where(
@@ -184,7 +184,12 @@ def release(tx: Tx, pairs: Sequence[tuple[UUID, UUID]]) -> int:
     for job_id, run_id in pairs:
         given = tx.count(
             update(jobs)
-            .where(jobs.c.id == job_id, jobs.c.run_id == run_id, in_status(JobStatus.RUNNING))
+            .where(
+                jobs.c.id == job_id,
+                jobs.c.run_id == run_id,
+                in_status(JobStatus.RUNNING),
+                jobs.c.cancel_requested_at.is_(None),
+            )
             .values(
                 status=JobStatus.QUEUED,
                 claimable=~limited,
@@ -204,6 +209,17 @@ def release(tx: Tx, pairs: Sequence[tuple[UUID, UUID]]) -> int:
         back = select(jobs.c.queue).where(jobs.c.id.in_([job_id for job_id, _ in pairs]), jobs.c.claimable).distinct()
         tx.dialect.wake(tx.conn, [row.queue for row in tx.rows(back)])
     return returned
+
+
+def asked_to_stop(tx: Tx, pairs: Sequence[tuple[UUID, UUID]]) -> list[tuple[UUID, UUID]]:
+    """Of these (job, run) pairs, those still open whose job was asked to stop."""
+    query = select(jobs.c.id, jobs.c.run_id).where(
+        jobs.c.id.in_([job_id for job_id, _ in pairs]),
+        in_status(JobStatus.RUNNING),
+        jobs.c.cancel_requested_at.is_not(None),
+    )
+    wanted = set(pairs)
+    return [(row.id, row.run_id) for row in tx.rows(query) if (row.id, row.run_id) in wanted]
 
 
 def report_progress(tx: Tx, job_id: UUID, run_id: UUID, values: dict[str, Any]) -> bool:

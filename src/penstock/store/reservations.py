@@ -52,7 +52,14 @@ def running(tx: Tx, tenant_id: UUID) -> int:
 
 
 def release(tx: Tx, reservation_id: UUID) -> bool:
-    """End it. False if it had expired already."""
+    """End it. False if its time was over already."""
+    tx.run(
+        update(reservations)
+        .where(
+            reservations.c.id == reservation_id, reservations.c.status == "active", reservations.c.expires_at <= tx.now
+        )
+        .values(status="expired", ended_at=tx.now)
+    )
     return bool(
         tx.count(
             update(reservations)
