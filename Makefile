@@ -5,7 +5,7 @@ PORT ?= 8080
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: run test check format clean venv ui ui-test docs bench bench-quick soak
+.PHONY: run test check format clean venv ui ui-test docs bench bench-quick soak chaos
 
 venv: $(STAMP)
 
@@ -48,9 +48,9 @@ bench: $(STAMP)
 bench-quick: $(STAMP)
 	$(BIN)/python -m bench.run --quick
 
-# The long runs: a million random steps, and faults for as long as one likes.
+# The long runs: a million random steps; and faults, kills and power cuts by the thousand.
 soak: $(STAMP)
-	PENSTOCK_SOAK=1 $(BIN)/python -m pytest -q tests/properties tests/kills tests/faults
+	PENSTOCK_SOAK=1 $(BIN)/python -m pytest -q tests/properties --timeout=86400
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
@@ -58,3 +58,6 @@ format: $(STAMP)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
+
+chaos: $(STAMP)
+	PENSTOCK_CHAOS_ROUNDS=20 PENSTOCK_POWER_CUTS=10000 $(BIN)/python -m pytest -q tests/kills tests/races --timeout=7200
