@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import fcntl
+import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +18,7 @@ from tests.browser.site import Site, Tenant
 ROOT = Path(__file__).parent.parent.parent
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """One server and one browser for each database: all tests of one stay in one process."""
     for item in items:
@@ -31,7 +35,10 @@ def built_page() -> None:
         import hatch_build
     finally:
         sys.path.remove(str(ROOT))
-    hatch_build.build()
+    lock = Path(tempfile.gettempdir()) / f"penstock-page-{os.getuid()}.lock"
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)  # several test processes come here at once
+        hatch_build.build()
 
 
 @pytest.fixture(scope="session")

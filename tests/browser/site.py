@@ -93,9 +93,7 @@ class Site:
         """A tenant of its own for each test, so that tests share a server and nothing else."""
         slug = f"{name}-{next(_names)}"
         admin = self.api()
-        admin.post(
-            "/admin/tenants", {"slug": slug, "name": f"{name.title()} {slug.rsplit('-', 1)[1]}", "timezone": timezone}
-        )
+        admin.post("/admin/tenants", {"slug": slug, "name": name.title(), "timezone": timezone})
         return Tenant(self, slug, self.token(slug, role))
 
     def token(self, slug: str, role: str) -> str:

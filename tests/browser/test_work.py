@@ -84,10 +84,11 @@ def test_many_are_retried_by_filter_with_a_count_first(page: Page, shop: Tenant)
 
 def test_a_link_shows_the_same_list(page: Page, shop: Tenant) -> None:
     dead = shop.api.enqueue("import-feed", {"url": "x", "broken": True})
-    done = shop.api.enqueue("resize-image", {"image_id": 1})
+    done = shop.api.enqueue("import-feed", {"url": "x"})
     shop.api.wait(dead, "dead_letter")
-    shop.api.wait(done, "succeeded")
+    assert shop.api.wait(done, "succeeded")["result"] == 1841
     page.goto(shop.address("jobs"))
+    expect(row(page, done)).to_be_visible()
     page.get_by_role("button", name="dead letter").click()
     address = page.url
     page.goto("about:blank")

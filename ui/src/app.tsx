@@ -7,20 +7,41 @@ import { Layout } from "./layout";
 import { SignIn } from "./screens/signin";
 import { Empty, Fault, Skeleton } from "./ui/panel";
 
-const Overview = lazy(() => import("./screens/overview"));
-const Jobs = lazy(() => import("./screens/jobs"));
-const JobScreen = lazy(() => import("./screens/job"));
-const Definitions = lazy(() => import("./screens/definitions"));
-const Tokens = lazy(() => import("./screens/tokens"));
-const Audit = lazy(() => import("./screens/audit"));
-const Workers = lazy(() => import("./screens/workers"));
-const Groups = lazy(() => import("./screens/groups"));
-const GroupScreen = lazy(() => import("./screens/groups").then((found) => ({ default: found.GroupScreen })));
-const Triggers = lazy(() => import("./screens/triggers"));
-const TriggerScreen = lazy(() => import("./screens/triggers/trigger"));
-const Webhooks = lazy(() => import("./screens/webhooks"));
-const Pipelines = lazy(() => import("./screens/pipelines"));
-const Tenants = lazy(() => import("./screens/tenants"));
+const SCREENS = {
+  overview: () => import("./screens/overview"),
+  jobs: () => import("./screens/jobs"),
+  job: () => import("./screens/job"),
+  groups: () => import("./screens/groups"),
+  triggers: () => import("./screens/triggers"),
+  trigger: () => import("./screens/triggers/trigger"),
+  definitions: () => import("./screens/definitions"),
+  webhooks: () => import("./screens/webhooks"),
+  workers: () => import("./screens/workers"),
+  pipelines: () => import("./screens/pipelines"),
+  tokens: () => import("./screens/tokens"),
+  audit: () => import("./screens/audit"),
+  tenants: () => import("./screens/tenants"),
+};
+
+// The screen in the address is fetched beside the session, not after it.
+const [, , , first, id] = location.pathname.split("/");
+const wanted = id === undefined ? first : first?.replace(/s$/, "");
+if (wanted !== undefined && wanted in SCREENS) void SCREENS[wanted as keyof typeof SCREENS]();
+
+const Overview = lazy(SCREENS.overview);
+const Jobs = lazy(SCREENS.jobs);
+const JobScreen = lazy(SCREENS.job);
+const Groups = lazy(SCREENS.groups);
+const GroupScreen = lazy(() => SCREENS.groups().then((found) => ({ default: found.GroupScreen })));
+const Triggers = lazy(SCREENS.triggers);
+const TriggerScreen = lazy(SCREENS.trigger);
+const Definitions = lazy(SCREENS.definitions);
+const Webhooks = lazy(SCREENS.webhooks);
+const Workers = lazy(SCREENS.workers);
+const Pipelines = lazy(SCREENS.pipelines);
+const Tokens = lazy(SCREENS.tokens);
+const Audit = lazy(SCREENS.audit);
+const Tenants = lazy(SCREENS.tenants);
 
 export function App() {
   const session = useWhoAmI();

@@ -1,5 +1,5 @@
 import { type InfiniteData, type QueryClient, useInfiniteQuery, useQuery, useQueryClient } from "@tanstack/react-query";
-import { useCallback, useEffect, useRef, useState } from "react";
+import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 
 import type { JobFilter } from "../lib/query";
 import { type Api, type Job, type Schemas, taken } from "./client";
@@ -143,11 +143,15 @@ export function useJobList(filter: JobFilter, enabled: boolean, hold: boolean): 
   }, [live, look]);
   useEffect(() => setHeld(null), [scope.tenant, JSON.stringify(filter)]);
 
-  const jobs = list.data?.pages.flatMap((page) => page.items) ?? [];
-  const known = new Set(jobs.map((job) => job.id));
+  const jobs = useMemo(() => list.data?.pages.flatMap((page) => page.items) ?? [], [list.data]);
+  const waiting = useMemo(() => {
+    if (held === null) return 0;
+    const known = new Set(jobs.map((job) => job.id));
+    return held.items.filter((job) => !known.has(job.id)).length;
+  }, [jobs, held]);
   return {
     jobs,
-    waiting: held?.items.filter((job) => !known.has(job.id)).length ?? 0,
+    waiting,
     showWaiting: () => held && take(held),
     loading: list.isPending && enabled,
     error: list.error,

@@ -15,6 +15,7 @@ export function useKeys(keys: Record<string, (event: KeyboardEvent) => void>): v
     let timer: ReturnType<typeof setTimeout> | undefined;
     const press = (event: KeyboardEvent) => {
       if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
+      if (event.key === "Enter" && event.target instanceof Element && event.target.closest("button, summary, a:not([data-job])")) return;
       if (document.querySelector('[role="dialog"],[role="menu"]')) return;
       const run = latest.current[`${before} ${event.key}`] ?? latest.current[event.key];
       before = event.key;

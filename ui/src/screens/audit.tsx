@@ -9,7 +9,7 @@ import { Dialog } from "../ui/float";
 import { CheckField } from "../ui/form";
 import { Empty, Fault, PageHeader, Panel, Skeleton } from "../ui/panel";
 import { DataTable } from "../ui/table";
-import { Block, Line, Time } from "../ui/text";
+import { actorName, Block, Line, Time } from "../ui/text";
 
 type Entry = Schemas["AuditEntry"];
 
@@ -32,7 +32,7 @@ export default function Audit() {
   const columns = useMemo<ColumnDef<Entry>[]>(
     () => [
       { id: "at", header: "When", cell: ({ row }) => <Time at={row.original.at} /> },
-      { id: "actor", header: "Who", cell: ({ row }) => <Line length={60}>{row.original.actor.replace(/ \([0-9a-f-]{36}\)$/, "")}</Line> },
+      { id: "actor", header: "Who", cell: ({ row }) => <Line length={60}>{actorName(row.original.actor)}</Line> },
       { id: "action", header: "What", cell: ({ row }) => <code>{row.original.action}</code> },
       { id: "subject", header: "Subject", cell: ({ row }) => <Line length={60}>{`${row.original.subject_type} ${row.original.subject_id ?? ""}`}</Line> },
       {

@@ -73,9 +73,9 @@ export interface MenuItem {
   run: () => void;
 }
 
-export function Menu({ trigger, items, heading }: { trigger: ReactElement<Record<string, unknown>>; items: readonly (MenuItem | null)[]; heading?: ReactNode }) {
+export function Menu({ trigger, items, heading, opened }: { trigger: ReactElement<Record<string, unknown>>; items: readonly (MenuItem | null)[]; heading?: ReactNode; opened?: boolean }) {
   return (
-    <BaseMenu.Root modal={false}>
+    <BaseMenu.Root modal={false} defaultOpen={opened}>
       <BaseMenu.Trigger render={trigger} />
       <BaseMenu.Portal>
         <BaseMenu.Positioner className={css.positioner} sideOffset={4} align="end">

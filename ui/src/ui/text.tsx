@@ -61,6 +61,9 @@ export function Span({ from, to }: { from: string | null | undefined; to: string
 /** A worker as people know it, `host:pid`; the rest of its id tells one boot from another. */
 export const shortWorker = (id: string): string => /^([^:]+:\d+):[0-9a-f-]{8,}$/.exec(id)?.[1] ?? id;
 
+/** Who did it, without the id that tells two of one name apart. */
+export const actorName = (actor: string): string => actor.replace(/ \([0-9a-f-]{36}\)$/, "");
+
 export function Id({ of, short }: { of: string; short?: boolean }) {
   return (
     <span className={css.id} title={of}>

@@ -2,7 +2,7 @@ import type { ReactNode } from "react";
 
 import type { Job, Schemas } from "../../api/client";
 import { nameOf } from "../../ui/badge";
-import { Line, shortWorker, Span, Time } from "../../ui/text";
+import { actorName, Line, shortWorker, Span, Time } from "../../ui/text";
 import css from "./job.module.css";
 
 type Attempt = Schemas["Attempt"];
@@ -18,7 +18,7 @@ interface Step {
 const COLOURS: Record<string, string> = { running: "--running", succeeded: "--succeeded", failed: "--failed", timeout: "--failed", dead_letter: "--dead", queued: "--queued" };
 
 function steps(job: Job, attempts: readonly Attempt[]): Step[] {
-  const made: Step[] = [{ id: "made", at: job.created_at, what: `Made (${job.source})`, detail: job.created_by && <Line>{job.created_by}</Line>, colour: "--queued" }];
+  const made: Step[] = [{ id: "made", at: job.created_at, what: `Made (${job.source})`, detail: job.created_by && <Line>{actorName(job.created_by)}</Line>, colour: "--queued" }];
   for (const each of attempts) {
     made.push({ id: each.id, at: each.started_at, what: `Attempt ${each.attempt_no} started`, detail: <Line>{`on ${shortWorker(each.worker_id)}`}</Line>, colour: "--running" });
     if (each.finished_at) {

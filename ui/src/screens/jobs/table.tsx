@@ -1,7 +1,7 @@
-import { type ColumnDef, getCoreRowModel, useReactTable } from "@tanstack/react-table";
+import { type ColumnDef, getCoreRowModel, type Row, useReactTable } from "@tanstack/react-table";
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { ArrowUp, Ban, EllipsisVertical, RotateCcw } from "lucide-react";
-import { memo, type RefObject, useEffect, useMemo, useRef } from "react";
+import { memo, type RefObject, useEffect, useMemo, useRef, useState } from "react";
 import { Link, useNavigate } from "react-router";
 
 import type { Job } from "../../api/client";
@@ -33,7 +33,7 @@ interface Props {
 }
 
 /** The columns of the queue. Only what is in view is in the page, so that a hundred thousand rows scroll like forty. */
-function useColumns(selected: ReadonlySet<string>, toggle: (id: string) => void, act: Props["act"]): ColumnDef<Job>[] {
+function useColumns(toggle: (id: string) => void, act: Props["act"]): ColumnDef<Job>[] {
   const may = useMay();
   const { to } = useScope();
   return useMemo<ColumnDef<Job>[]>(
@@ -42,7 +42,7 @@ function useColumns(selected: ReadonlySet<string>, toggle: (id: string) => void,
         id: "select",
         header: "",
         cell: ({ row }) =>
-          may("operate") && <input type="checkbox" tabIndex={-1} aria-label={`Select job ${row.original.id}`} checked={selected.has(row.id)} onChange={() => toggle(row.id)} />,
+          may("operate") && <input type="checkbox" tabIndex={-1} aria-label={`Select job ${row.original.id}`} checked={row.getIsSelected()} onChange={() => toggle(row.id)} />,
       },
       { id: "status", header: "Status", cell: ({ row }) => <StatusCell job={row.original} /> },
       {
@@ -94,7 +94,7 @@ function useColumns(selected: ReadonlySet<string>, toggle: (id: string) => void,
         cell: ({ row }) => may("operate") && (canCancel(row.original) || canRetry(row.original)) && <RowMenu job={row.original} act={act} />,
       },
     ],
-    [selected, toggle, act, may, to],
+    [toggle, act, may, to],
   );
 }
 
@@ -125,10 +125,40 @@ export function fraction(job: Job): number | null {
   return Math.min(1, Math.max(0, done / total));
 }
 
+interface RowProps {
+  row: Row<Job>;
+  columns: ColumnDef<Job>[];
+  index: number;
+  start: number;
+  selected: boolean;
+}
+
+/** Drawn again only when its own job, place or selection changed, whatever the rest of the list does. */
+const BodyRow = memo(
+  function BodyRow({ row, index, start, selected }: RowProps) {
+    return (
+      <div role="row" aria-rowindex={index + 2} className={`${css.row} ${css.line}`} data-status={row.original.status} data-selected={selected} style={{ transform: `translateY(${start}px)` }}>
+        {row.getVisibleCells().map((cell) => (
+          <div key={cell.id} role="cell" className={cell.column.columnDef.meta?.className}>
+            {drawn(cell.column.columnDef.cell, cell.getContext())}
+          </div>
+        ))}
+      </div>
+    );
+  },
+  (before, after) =>
+    before.row.original === after.row.original && before.columns === after.columns && before.index === after.index && before.start === after.start && before.selected === after.selected,
+);
+
+/** A plain button until it is used: a menu for each of the rows that fly past would make scrolling heavy. */
 function RowMenu({ job, act }: { job: Job; act: Props["act"] }) {
+  const [used, setUsed] = useState(false);
+  const button = <IconButton small tabIndex={-1} label={`Actions for job ${job.id}`} aria-haspopup="menu" icon={<EllipsisVertical size={15} />} onClick={used ? undefined : () => setUsed(true)} />;
+  if (!used) return button;
   return (
     <Menu
-      trigger={<IconButton small tabIndex={-1} label={`Actions for job ${job.id}`} icon={<EllipsisVertical size={15} />} />}
+      opened
+      trigger={button}
       items={[
         ...(canRetry(job) ? [{ label: "Retry", icon: <RotateCcw size={15} />, run: () => act("retry", job) }] : []),
         ...(canCancel(job) ? [{ label: "Cancel", icon: <Ban size={15} />, danger: true, run: () => act("cancel", job) }] : []),
@@ -141,9 +171,10 @@ export function JobTable({ jobs, more, loadMore, selected, toggle, toggleAll, ac
   const may = useMay();
   const navigate = useNavigate();
   const { to } = useScope();
-  const at = useRef(-1);
-  const columns = useColumns(selected, toggle, act);
-  const table = useReactTable({ data: jobs as Job[], columns, getCoreRowModel: getCoreRowModel(), getRowId: (job) => job.id });
+  const active = useRef<string | null>(null);
+  const columns = useColumns(toggle, act);
+  const rowSelection = useMemo(() => Object.fromEntries([...selected].map((id) => [id, true])), [selected]);
+  const table = useReactTable({ data: jobs as Job[], columns, state: { rowSelection }, getCoreRowModel: getCoreRowModel(), getRowId: (job) => job.id });
   const rows = table.getRowModel().rows;
   const virtual = useVirtualizer({ count: rows.length, getScrollElement: () => scroller.current, estimateSize: () => HEIGHT, overscan: 12, getItemKey: (index) => rows[index]?.id ?? index });
   const items = virtual.getVirtualItems();
@@ -157,15 +188,11 @@ export function JobTable({ jobs, more, loadMore, selected, toggle, toggleAll, ac
     const next = Math.min(Math.max(index, 0), rows.length - 1);
     const row = rows[next];
     if (!row) return;
-    at.current = next;
+    active.current = row.id;
     virtual.scrollToIndex(next, { align: "auto" });
     requestAnimationFrame(() => scroller.current?.querySelector<HTMLElement>(`[data-job="${row.id}"]`)?.focus());
   };
-  const current = () => {
-    const id = (document.activeElement as HTMLElement | null)?.dataset.job;
-    const found = id === undefined ? -1 : rows.findIndex((row) => row.id === id);
-    return found === -1 ? at.current : found;
-  };
+  const current = () => rows.findIndex((row) => row.id === active.current);
   useKeys({
     j: () => focus(current() + 1),
     k: () => focus(current() - 1),
@@ -187,7 +214,13 @@ export function JobTable({ jobs, more, loadMore, selected, toggle, toggleAll, ac
           {count(waiting)} new
         </Button>
       )}
-      <div className={css.scroll} ref={scroller} tabIndex={0} role="region" aria-label="Jobs" onScroll={(event) => onScrolled(event.currentTarget.scrollTop > HEIGHT)}>
+      <div
+        className={css.scroll}
+        ref={scroller}
+        onFocus={(event) => {
+          active.current = event.target.closest<HTMLElement>("[data-job]")?.dataset.job ?? active.current;
+        }}
+        tabIndex={0} role="region" aria-label="Jobs" onScroll={(event) => onScrolled(event.currentTarget.scrollTop > HEIGHT)}>
         <div role="table" aria-label="Jobs" aria-rowcount={more ? -1 : rows.length + 1}>
           <div role="rowgroup">
             <div role="row" className={`${css.row} ${css.head}`} aria-rowindex={1}>
@@ -207,24 +240,7 @@ export function JobTable({ jobs, more, loadMore, selected, toggle, toggleAll, ac
           <div role="rowgroup" className={css.body} style={{ height: virtual.getTotalSize() }}>
             {items.map((item) => {
               const row = rows[item.index];
-              if (!row) return null;
-              return (
-                <div
-                  key={row.id}
-                  role="row"
-                  aria-rowindex={item.index + 2}
-                  className={`${css.row} ${css.line}`}
-                  data-status={row.original.status}
-                  data-selected={selected.has(row.id)}
-                  style={{ transform: `translateY(${item.start}px)` }}
-                >
-                  {row.getVisibleCells().map((cell) => (
-                    <div key={cell.id} role="cell" className={cell.column.columnDef.meta?.className}>
-                      {drawn(cell.column.columnDef.cell, cell.getContext())}
-                    </div>
-                  ))}
-                </div>
-              );
+              return row && <BodyRow key={row.id} row={row} columns={columns} index={item.index} start={item.start} selected={selected.has(row.id)} />;
             })}
           </div>
         </div>

@@ -14,6 +14,9 @@ export const STATES = [
   ["ignore", "set aside", "--border-strong"],
 ] as const;
 
+/** Finished jobs are forgotten unless the table keeps them, so what is made counts as done. */
+export const withDone = (jobs: Record<string, number>, made: number): Record<string, number> => ({ ...jobs, success: Math.max(jobs.success ?? 0, made) });
+
 const WIDTH = 200;
 const HEIGHT = 84;
 const ACROSS = 70;
@@ -58,7 +61,8 @@ export function Diagram({ pipeline, chosen, choose }: { pipeline: Pipeline; chos
 }
 
 function Box({ table, at, pressed, choose }: { table: Table; at: { x: number; y: number } | undefined; pressed: boolean; choose: () => void }) {
-  const total = STATES.reduce((sum, [state]) => sum + (table.jobs[state] ?? 0), 0);
+  const jobs = withDone(table.jobs, table.rows);
+  const total = STATES.reduce((sum, [state]) => sum + (jobs[state] ?? 0), 0);
   const errors = table.jobs.error ?? 0;
   return (
     <button type="button" className={css.box} style={{ left: at?.x, top: at?.y }} disabled={!table.computes} aria-pressed={table.computes ? pressed : undefined} onClick={choose}>
@@ -72,7 +76,7 @@ function Box({ table, at, pressed, choose }: { table: Table; at: { x: number; y:
       {table.computes && (
         <span className={css.bar} aria-hidden="true">
           {STATES.map(([state, , colour]) => (
-            <span key={state} style={{ width: total === 0 ? 0 : `${(100 * (table.jobs[state] ?? 0)) / total}%`, background: `var(${colour})` }} />
+            <span key={state} style={{ width: total === 0 ? 0 : `${(100 * (jobs[state] ?? 0)) / total}%`, background: `var(${colour})` }} />
           ))}
         </span>
       )}

@@ -12,7 +12,7 @@ import { Pick } from "../../ui/form";
 import { Empty, Fault, Panel, Skeleton } from "../../ui/panel";
 import { DataTable } from "../../ui/table";
 import { Block, Line } from "../../ui/text";
-import { STATES } from "./diagram";
+import { STATES, withDone } from "./diagram";
 import css from "./pipelines.module.css";
 
 type TableJob = Schemas["TableJob"];
@@ -109,7 +109,7 @@ export function TablePanel({ schema, table }: { schema: string; table: string })
           {STATES.map(([name, label, colour]) => (
             <span key={name}>
               <i style={{ background: `var(${colour})` }} aria-hidden="true" />
-              {label} <b>{count(found.jobs[name] ?? 0)}</b>
+              {label} <b>{count(withDone(found.jobs, found.made)[name] ?? 0)}</b>
             </span>
           ))}
         </div>
