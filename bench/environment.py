@@ -37,17 +37,33 @@ def interpreter(peer: Peer) -> str:
     """The Python of a peer's own environment, which is made and filled on first use."""
     if not peer.requirements:
         return sys.executable
-    digest = hashlib.sha256(repr((peer.requirements, sys.version_info[:2])).encode()).hexdigest()[:8]
+    base = _python(peer)
+    digest = hashlib.sha256(repr((peer.requirements, base)).encode()).hexdigest()[:8]
     home = cache() / f"{peer.name}-{digest}"
     python = home / "bin" / "python"
     if not (home / "complete").exists():
         shutil.rmtree(home, ignore_errors=True)
         home.parent.mkdir(parents=True, exist_ok=True)
-        _quietly([sys.executable, "-m", "venv", str(home)], "its virtual environment could not be made")
+        _quietly([base, "-m", "venv", str(home)], "its virtual environment could not be made")
         install = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *peer.requirements]
         _quietly(install, f"pip could not install {' '.join(peer.requirements)}")
         (home / "complete").touch()
     return str(python)
+
+
+def _python(peer: Peer) -> str:
+    """A Python that is new enough for this peer: ours, or the first on the path or in pyenv that is."""
+    if sys.version_info[:2] >= peer.python:
+        return sys.executable
+    named = [shutil.which(f"python3.{minor}") for minor in range(peer.python[1], peer.python[1] + 4)]
+    kept = sorted(Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob("versions/3.*/bin/python3"))
+    for candidate in [*(name for name in named if name), *map(str, kept)]:
+        asked = subprocess.run(
+            [candidate, "-c", "import sys; print(*sys.version_info[:2])"], capture_output=True, text=True
+        )
+        if asked.returncode == 0 and tuple(map(int, asked.stdout.split())) >= peer.python:
+            return candidate
+    raise Missing(f"it needs Python {peer.python[0]}.{peer.python[1]}, and there is none here")
 
 
 def _quietly(command: list[str], complaint: str) -> None:
@@ -113,7 +129,7 @@ class Databases:
 
 
 class Redis:
-    """A Redis that fsyncs every write before it answers, as durable as one Redis can be."""
+    """A Redis with the durability that its manual recommends: what it acknowledged in the last second may be lost."""
 
     def __init__(self, directory: Path) -> None:
         binary = shutil.which("redis-server") or _installed_redis()
@@ -121,7 +137,7 @@ class Redis:
         self.url = f"redis://127.0.0.1:{self.port}/0"
         command = [
             binary, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(directory), "--appendonly", "yes",
-            "--appendfsync", "always", "--save", "",
+            "--appendfsync", "everysec", "--save", "",
         ]  # fmt: skip
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         for _ in range(200):
@@ -173,7 +189,7 @@ def peer_environment(**more: str) -> dict[str, str]:
 
 def call(peer: Peer, verb: str, url: str, *numbers: float, timeout: float = 300, **env: str) -> float | None:
     """Run one verb of a peer's file to its end; the answer."""
-    command = [interpreter(peer), "-m", f"bench.peers.{peer.name}", verb, url, *(str(number) for number in numbers)]
+    command = [interpreter(peer), "-m", "bench.peers.kit", peer.name, verb, url, *(str(number) for number in numbers)]
     try:
         done = subprocess.run(
             command, cwd=ROOT, env=peer_environment(**env), capture_output=True, text=True, timeout=timeout

@@ -50,7 +50,7 @@ def machine(seconds: float) -> str:
     return (
         f"Machine: {os.cpu_count()} cores ({cpu or platform.machine()}), {memory:.0f} GiB, {platform.system()} "
         f"{platform.release()}, Python {platform.python_version()}, PostgreSQL {postgres_version()} (fsync, synchronous_commit and "
-        f"full_page_writes on), SQLite {sqlite3.sqlite_version} (WAL, synchronous=FULL), Redis with appendfsync=always. "
+        f"full_page_writes on), SQLite {sqlite3.sqlite_version} (WAL, synchronous=FULL), Redis with appendfsync=everysec (its peers may lose a second of acknowledged jobs). "
         f"Load when it ended: {os.getloadavg()[0]:.1f}. {datetime.now(UTC):%Y-%m-%d}, {seconds / 60:.0f} minutes."
     )
 

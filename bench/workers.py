@@ -30,7 +30,7 @@ class Workers:
         self._memory = memoryview(mmap.mmap(self._board.fileno(), SLOTS * SLOT_BYTES)).cast("q")
         self._output = (self._directory / "output").open("w+b")
         env = peer_environment(BENCH_BOARD=str(board), BENCH_LATENCIES=str(self._latencies))
-        command = [interpreter(peer), "-m", f"bench.peers.{peer.name}", "work", url]
+        command = [interpreter(peer), "-m", "bench.peers.kit", peer.name, "work", url]
         self.processes = [
             subprocess.Popen(
                 command, cwd=ROOT, env=env, stdout=self._output, stderr=self._output, start_new_session=True

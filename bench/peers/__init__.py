@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 
@@ -22,13 +23,20 @@ class Peer:
     gap: float = 0.02
     """Seconds between the jobs of the latency measurement."""
 
+    processes: int = 2
+    """How many worker processes may share its queue."""
+    hears: bool = True
+    """Whether an idle worker takes up what another process enqueues."""
+    python: tuple[int, int] = (3, 11)
+    """The oldest Python that it runs on."""
+
     @property
     def label(self) -> str:
         return self.name
 
     @property
     def distribution(self) -> str:
-        return self.requirements[0].partition("[")[0] if self.requirements else "penstock"
+        return re.split(r"[\[<=>]", self.requirements[0])[0] if self.requirements else "penstock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +58,31 @@ PEERS: tuple[Peer, ...] = (
         "procrastinate", "postgresql", ("procrastinate",), "async psycopg, concurrency=10, LISTEN/NOTIFY",
         "SELECT count(*) FROM procrastinate_jobs WHERE status IN ('todo', 'doing')", share=0.06,
     ),
+    Peer(
+        "chancy", "postgresql", ("chancy",), "AsyncExecutor, concurrency=500, eager_polling",
+        "SELECT count(*) FROM chancy_jobs WHERE state IN ('pending', 'running', 'retrying')", share=0.2,
+    ),
+    Peer(
+        "oban", "postgresql", ("oban",), "one queue, limit 100",
+        "SELECT count(*) FROM oban_jobs WHERE state IN ('available', 'executing', 'scheduled', 'retryable')", share=0.2,
+        python=(3, 12),
+    ),
+    Peer(
+        "dbos", "postgresql", ("dbos",), "a workflow without steps, database-backed queue, polling_interval_sec=0.01",
+        "SELECT count(*) FROM dbos.workflow_status WHERE status IN ('PENDING', 'ENQUEUED')", share=0.04, bulk=False, gap=0.05,
+    ),
     Ours("penstock", "sqlite", (), "the defaults: WAL, synchronous=FULL, concurrency 8", _UNFINISHED),
     Peer(
         "huey", "sqlite", ("huey",), "SqliteHuey(fsync=True), 1 thread; a claim deletes the row", "SELECT count(*) FROM task",
         share=0.2, bulk=False, gap=0.15,
     ),
+    Peer(
+        "apscheduler", "sqlite", ("apscheduler<4", "sqlalchemy"), "SQLAlchemyJobStore, WAL, synchronous=FULL, 8 threads",
+        "SELECT count(*) FROM apscheduler_jobs", share=0.04, bulk=False, processes=1, hears=False,
+    ),
+    Peer("celery", "redis", ("celery[redis]",), "solo pool, acks_late, prefetch 64, results off", share=0.1, bulk=False),
+    Peer("dramatiq", "redis", ("dramatiq[redis]",), "100 threads", share=0.1, bulk=False),
+    Peer("rq", "redis", ("rq",), "SimpleWorker, results off", share=0.04),
 )  # fmt: skip
 
 

@@ -5,8 +5,6 @@ Its claim deletes the row, and results are not kept: a crash loses what was runn
 
 from __future__ import annotations
 
-import sys
-
 from huey import SqliteHuey
 
 from bench.peers import kit
@@ -45,7 +43,3 @@ def work(url: str) -> None:
 def probe(url: str, count: int, gap: float) -> None:
     noop = tasked(open_huey(url))
     kit.probing(count, gap, noop)
-
-
-if __name__ == "__main__":
-    kit.main(sys.modules[__name__])

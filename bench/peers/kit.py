@@ -6,6 +6,7 @@ A peer's file has five functions: `setup(url)`, `enqueue(url, n)`, `enqueue_many
 
 from __future__ import annotations
 
+import importlib
 import json
 import mmap
 import os
@@ -14,7 +15,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import ModuleType
 from typing import Any
 
 SLOTS = 64
@@ -95,9 +95,14 @@ def probing(count: int, gap: float, send: Callable[[int], Any]) -> None:
         time.sleep(gap)
 
 
-def main(peer: ModuleType) -> None:
-    """`python -m bench.peers.NAME VERB URL [NUMBERS]`: the answer is one line of JSON."""
-    verb, url, *numbers = sys.argv[1:]
+def main() -> None:
+    """`python -m bench.peers.kit PEER VERB URL [NUMBERS]`: the answer is one line of JSON."""
+    name, verb, url, *numbers = sys.argv[1:]
+    peer = importlib.import_module(f"bench.peers.{name}")
     arguments = [float(number) if "." in number else int(number) for number in numbers]
     answer = getattr(peer, verb)(url, *arguments)
     print(json.dumps({"answer": answer}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

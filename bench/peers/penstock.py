@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 
 from bench.peers import kit
 from penstock import Penstock
@@ -57,7 +56,3 @@ def probe(url: str, count: int, gap: float) -> None:
     with open_app(url) as app:
         app.sync_definitions()
         kit.probing(count, gap, lambda sent: app.enqueue("noop", {"sent": sent}))
-
-
-if __name__ == "__main__":
-    kit.main(sys.modules[__name__])

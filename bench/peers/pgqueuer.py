@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 import time
 from datetime import timedelta
 
@@ -82,7 +81,3 @@ def probe(url: str, count: int, gap: float) -> None:
         await connection.close()
 
     uvloop.run(send())
-
-
-if __name__ == "__main__":
-    kit.main(sys.modules[__name__])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 
 from procrastinate import App, PsycopgConnector
@@ -76,7 +75,3 @@ def probe(url: str, count: int, gap: float) -> None:
                 await asyncio.sleep(gap)
 
     asyncio.run(send())
-
-
-if __name__ == "__main__":
-    kit.main(sys.modules[__name__])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bench import limit
 from bench.bench import Bench
-from bench.environment import call
+from bench.environment import Missing, call
 from bench.peers import Peer
 from bench.workers import Workers
 
@@ -26,6 +26,8 @@ def drain(bench: Bench) -> None:
     for workload, processes in ((ONE, 1), (TWO, 2)):
 
         def measure(peer: Peer, workload: str = workload, processes: int = processes) -> None:
+            if processes > peer.processes:
+                raise Missing("its store may be used by one process only")
             with bench.databases.fresh(peer.database) as url:
                 jobs = fill(bench, peer, url)
                 with Workers(peer, url, processes) as workers:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.bench import Bench
-from bench.environment import call
+from bench.environment import Missing, call
 from bench.peers import Peer
 from bench.workers import Workers
 
@@ -33,6 +33,8 @@ def probed(bench: Bench, peer: Peer, url: str) -> list[float]:
 
 def latency(bench: Bench) -> None:
     def measure(peer: Peer) -> None:
+        if not peer.hears:
+            raise Missing("a scheduler that runs does not hear of what another process adds")
         with bench.databases.fresh(peer.database) as url:
             call(peer, "setup", url)
             note(bench, WORKLOAD, peer, probed(bench, peer, url))
