@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from penstock.core.groups import ON_FAILURE, derive, next_step
+from penstock.core.groups import ON_FAILURE, derive
 from penstock.core.status import TERMINAL, GroupStatus, JobStatus
 
 DEAD = {JobStatus.FAILED, JobStatus.DEAD_LETTER}
@@ -29,9 +29,3 @@ def test_skip_leaves_the_dead_out_of_the_account() -> None:
     assert derive([JobStatus.SUCCEEDED, JobStatus.DEAD_LETTER], "skip") is GroupStatus.COMPLETED
     assert derive([JobStatus.DEAD_LETTER], "skip") is GroupStatus.PARTIAL
     assert derive([JobStatus.SUCCEEDED, JobStatus.DEAD_LETTER, JobStatus.CANCELED], "skip") is GroupStatus.PARTIAL
-
-
-def test_next_step() -> None:
-    for ended in TERMINAL:
-        assert next_step("stop", ended) == ("advance" if ended is JobStatus.SUCCEEDED else "stop")
-        assert next_step("continue", ended) == next_step("skip", ended) == "advance"

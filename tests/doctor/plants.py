@@ -85,9 +85,7 @@ PLANTS: dict[str, list[str]] = {
     "started before it was asked for, or ended before it started": [change("{running}", "started_at = {long_ago}")],
     "run that started before its job was due": [change("{running}", "scheduled_for = {far}")],
     "terminal job without its end, or active job with one": [change("{succeeded}", "finished_at = NULL")],
-    "sequential member that started before its predecessor ended": [
-        change("{second}", "claimable = true, waits_for = NULL")
-    ],
+    "two members of a sequential group under way at once": [change("{second}", "claimable = true, waits_for = NULL")],
     "sequential group whose next member was never let go": [
         change("{first}", f"status = 'canceled', claimable = false, {END}")
     ],

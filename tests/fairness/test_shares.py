@@ -76,6 +76,22 @@ def test_who_comes_back_after_a_pause_has_saved_nothing_up(app: Penstock) -> Non
     app.close()
 
 
+def test_a_paused_queue_holds_no_clock_and_comes_back_in_turn(app: Penstock) -> None:
+    app.define("aside", queue="aside")
+    app.enqueue_many("aside", [{}] * 100, tenant="small")
+    app.queues.pause("aside")
+    app.enqueue_many("work", [{}] * 400, tenant="large")
+    serve(app, 100)
+    app.enqueue_many("work", [{}] * 100, tenant="middle")  # a newcomer begins where the others are
+    served = Counter(serve(app, 60))
+    assert abs(served["large"] - served["middle"]) <= 2
+    app.queues.resume("aside")
+    served = Counter(serve(app, 60))
+    assert all(abs(served[slug] - 20) <= 2 for slug in ("large", "middle", "small"))
+    assert app.doctor().clean
+    app.close()
+
+
 def test_priority_goes_before_fairness(app: Penstock) -> None:
     app.enqueue_many("work", [{}] * 20, tenant="large")
     app.enqueue_many("work", [{}] * 5, tenant="large", priority=1)

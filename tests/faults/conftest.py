@@ -43,14 +43,22 @@ class Stage:
 
         for function in jobs.app.functions.values():
             self.app.define(function.key, **function.definition)
+        jobs.app.close()  # only its definitions are wanted here
 
     def worker(self, *options: str, prefix: tuple[str, ...] = (), **environment: str) -> subprocess.Popen[bytes]:
         """Start a worker process."""
-        log = self.directory / f"worker-{len(self.workers)}.log"
         command = [sys.executable, "-m", "penstock.cli", "worker", "--app", "tests.faults.jobs:app", "--json-logs"]
+        return self._start(*prefix, *command, "--lease", "2", "--grace", "5", *options, **environment)
+
+    def fleet(self, number: int) -> subprocess.Popen[bytes]:
+        """Start many worker processes, and answer the one that watches them."""
+        return self._start(sys.executable, "-m", "tests.faults.fleet", str(number), FAULT_CALM="1")
+
+    def _start(self, *command: str, **environment: str) -> subprocess.Popen[bytes]:
+        log = self.directory / f"worker-{len(self.workers)}.log"
         with log.open("wb") as output:
             child = subprocess.Popen(
-                [*prefix, *command, "--lease", "2", "--grace", "5", *options],
+                command,
                 cwd=REPOSITORY,
                 stdout=output,
                 stderr=output,

@@ -130,20 +130,20 @@ instead("retry of what succeeded", status, "RETRY", replace(status.RETRY, source
 instead("change of what runs", status, "UPDATE", replace(status.UPDATE, sources=tuple(JobStatus)))
 instead("cancel of what ended", status, "CANCEL", replace(status.CANCEL, sources=tuple(JobStatus)))
 instead("retry not written", claims, "chain", lambda tx, job_id, delay: job_id)
-instead("group goes on after a failure", group_rows, "next_step", lambda on_failure, ended_as: "advance")
+instead("group goes on after a failure", group_rows, "_died_before", lambda tx, group_id, position: False)
 instead("group never goes on", group_rows, "advance", lambda tx, group_id: False)
 instead("group ended with its first member", groups, "TERMINAL", frozenset(JobStatus))
 instead("earlier runs take the new params", jobs, "keep_snapshots", lambda tx, job: None)
 
 
-@bug("sqlite", "superseded member ends its group")
+@bug("sqlite", "superseded member stops its group")
 def _every_member(patch: Patch) -> None:
-    def members(tx: Any, group_id: Any) -> Any:
-        found = tx.run(select(jobs_table).where(jobs_table.c.group_id == group_id)).mappings()
-        ordered = sorted(found, key=lambda row: (row["group_position"], row["id"]))
-        return [group_rows.rows.job(row) for row in ordered]
+    def died_before(tx: Any, group_id: Any, position: int) -> bool:
+        died = jobs_table.c.status.in_(("canceled", "dead_letter"))
+        query = select(jobs_table.c.id).where(jobs_table.c.group_id == group_id, died)
+        return tx.scalar(query.where(jobs_table.c.group_position < position).limit(1)) is not None
 
-    patch.setattr(group_rows, "members", members)
+    patch.setattr(group_rows, "_died_before", died_before)
 
 
 @bug("sqlite", "cancel leaves the run open")
@@ -316,7 +316,7 @@ HUNTERS = {
     "group never goes on": "a_sequential_group_goes_in_order_and_stops",
     "group ended with its first member": "a_parallel_group_ends_with_its_last_member",
     "earlier runs take the new params": "earlier_runs_keep_the_params_they_ran_with",
-    "superseded member ends its group": "a_sequential_group_goes_in_order_and_stops",
+    "superseded member stops its group": "a_sequential_group_goes_in_order_and_stops",
     "cancel leaves the run open": "a_cancel_stops_what_waits_and_asks_what_runs",
     "worker's clock used for expiry": "a_stale_run_changes_nothing",
     "rescue before the lease is over": "a_stale_run_changes_nothing",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -29,7 +30,9 @@ def bundled_binaries() -> Path:
 
 
 def free_port() -> int:
-    for port in range(21000 + os.getpid() % 4000, 32000):
+    """Chosen at random, so that two processes that look at once hardly find the same; below the ephemeral ports."""
+    for _ in range(100):
+        port = random.randrange(21000, 32000)
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))

@@ -21,6 +21,7 @@ from penstock.core.errors import (
     UnknownDefinition,
     UnknownTenant,
 )
+from penstock.worker.service import patiently
 
 OK, FAILED, USAGE, NO_DATABASE, UNHEALTHY = 0, 1, 2, 3, 4
 
@@ -54,6 +55,11 @@ def out() -> Console:
 def err() -> Console:
     """For everything that is not the answer."""
     return Console(file=sys.stderr, soft_wrap=True, highlight=False)
+
+
+def open_app_patiently(database_url: str | None, app: str | None = None) -> Penstock:
+    """`open_app` for what runs for long: it may be started while the database is still starting."""
+    return patiently(lambda: open_app(database_url, app=app))
 
 
 def open_app(database_url: str | None, tenant: str = "default", app: str | None = None) -> Penstock:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli._common import DatabaseUrl, open_app
+from penstock.cli._common import DatabaseUrl, open_app_patiently
 from penstock.cli._logs import configure_logs
 
 
@@ -25,7 +25,7 @@ def scheduler(
     def stop(_signal: int, _frame: FrameType | None) -> None:
         told.set()
 
-    with open_app(database_url) as made:
+    with open_app_patiently(database_url) as made:
         running = made.scheduler()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, stop)

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from penstock.app import Penstock
-from penstock.cli._common import AppPath, DatabaseUrl, err, open_app, out
+from penstock.cli._common import AppPath, DatabaseUrl, err, open_app_patiently, out
 from penstock.cli._logs import configure_logs
 from penstock.core.errors import InvalidInput
 from penstock.queue.access import BOOTSTRAP, create_token, ensure_bootstrap, list_tokens, sign_in_code
@@ -39,7 +39,7 @@ def api(
 ) -> None:
     """Serve the API and the page. Workers and schedulers run elsewhere."""
     configure_logs(verbose, json_logs)
-    with open_app(database_url, app=app) as made:
+    with open_app_patiently(database_url, app) as made:
         server = Server(made, host, port, verbose, pipeline)
         out().print(f"Penstock's API is at {server.address}/api/v1", markup=False)
         server.run()
@@ -58,7 +58,7 @@ def up(
 ) -> None:
     """Everything in one process: API, page, scheduler and worker. Prints the address and a sign-in link."""
     configure_logs(verbose, json_logs)
-    with open_app(database_url, app=app) as made:
+    with open_app_patiently(database_url, app) as made:
         server = Server(made, host, port, verbose, pipeline)
         parts = _parts(made, commands, concurrency, pipeline or [])
         try:

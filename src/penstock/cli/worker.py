@@ -9,10 +9,11 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli._common import AppPath, DatabaseUrl, open_app
+from penstock.cli._common import AppPath, DatabaseUrl, open_app_patiently
 from penstock.cli._logs import configure_logs
 from penstock.cli.remote import run_remote
 from penstock.core.errors import InvalidInput
+from penstock.worker.service import patiently
 from penstock.worker.supervise import die_with_parent, supervise
 
 Names = Annotated[
@@ -63,17 +64,19 @@ def worker(
             keys=_split(keys), grace=grace, lease=lease,
         )  # fmt: skip
         return
-    made = open_app(database_url, app=app)
+    made = open_app_patiently(database_url, app)
     try:
-        made.worker(
-            concurrency,
-            queues=_split(queues),
-            keys=_split(keys),
-            commands=commands,
-            log_dir=log_dir,
-            pipelines=pipeline or (),
-            grace=grace,
-            lease=lease,
+        patiently(
+            lambda: made.worker(
+                concurrency,
+                queues=_split(queues),
+                keys=_split(keys),
+                commands=commands,
+                log_dir=log_dir,
+                pipelines=pipeline or (),
+                grace=grace,
+                lease=lease,
+            )
         ).run()
     finally:
         made.close()

@@ -31,10 +31,3 @@ def derive(members: Iterable[JobStatus], on_failure: str = "stop") -> GroupStatu
     if all(status is JobStatus.SUCCEEDED for status in statuses):
         return GroupStatus.COMPLETED
     return GroupStatus.PARTIAL
-
-
-def next_step(on_failure: str, ended_as: JobStatus) -> str:
-    """What a sequential group does when a member's chain has ended: `advance` or `stop`."""
-    if ended_as is JobStatus.SUCCEEDED or on_failure != "stop":
-        return "advance"
-    return "stop"

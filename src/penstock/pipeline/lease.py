@@ -61,6 +61,10 @@ class Heart:
             try:
                 connection.apart(partial(store.heartbeat, token=token, lease=config["jobs.lease_seconds"]))
             except Exception:
+                if (
+                    token not in self._held
+                ):  # let go meanwhile: there is nothing left to renew, perhaps not even the table
+                    continue
                 logger.warning(
                     "A lease of %s could not be renewed; trying again.", store.shape.full_name, exc_info=True
                 )

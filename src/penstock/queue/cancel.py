@@ -53,11 +53,7 @@ def _retry_in(tx: Tx, tenant_id: UUID, job_id: UUID) -> Job:
     allowed = max(job.max_attempts, job.attempt_no + 1)
     waits_for = WaitsFor.TIME
     if job.group_id is not None and job.group_position is not None:
-        overtaker, has_to_wait = groups.rearm(tx, job.group_id, job.group_position)
-        status.RETRY.check(
-            job.status if overtaker is None else "overtaken",
-            f"Job {overtaker}, a later member of its group, is running; cancel it or wait for its end.",
-        )
+        has_to_wait = groups.rearm(tx, job.group_id, job.group_position)
         waits_for = WaitsFor.GROUP if has_to_wait else WaitsFor.TIME
     if job.retry_mode is RetryMode.CHAIN and job.attempt_no > 0 and job.run_id is not None:
         if job.max_attempts < allowed:

@@ -15,7 +15,7 @@ from penstock.core.nouns import Definition, Tenant
 from penstock.core.payload import compile_schema, plain, require_object
 from penstock.core.status import RetryMode, one_of
 from penstock.queue.ground import Ground
-from penstock.store import definitions, queues, tenants
+from penstock.store import definitions, order, queues, tenants
 from penstock.store.database import Tx
 
 
@@ -172,6 +172,8 @@ def pause_queue(ground: Ground, name: str, paused: bool = True) -> None:
     check.text("queue", name)
 
     def work(tx: Tx) -> None:
+        if not paused and queues.names(tx).get(name):
+            order.catch_up(tx, name)
         queues.set_paused(tx, name, paused)
         if not paused:
             tx.dialect.wake(tx.conn, [name])

@@ -139,16 +139,16 @@ CHECKS = (
         "SELECT id FROM penstock_jobs WHERE (finished_at IS NOT NULL) <> (status IN ('succeeded', 'failed', 'canceled', 'dead_letter'))",
     ),
     Check(
-        "sequential member that started before its predecessor ended", "P8",
+        "two members of a sequential group under way at once", "P8",
         "SELECT b.id FROM penstock_jobs a JOIN penstock_jobs b ON b.group_id = a.group_id AND b.group_position > a.group_position"
         " JOIN penstock_groups g ON g.id = a.group_id AND g.mode = 'sequential'"
-        " WHERE a.status IN ('queued', 'running') AND (b.status = 'running' OR b.claimable)",
+        " WHERE a.status IN ('queued', 'running') AND coalesce(a.waits_for, '') <> 'group' AND (b.status = 'running' OR b.claimable)",
     ),
     Check(
         "sequential group whose next member was never let go", "P8",
         "SELECT b.id FROM penstock_jobs b JOIN penstock_groups g ON g.id = b.group_id AND g.mode = 'sequential'"
         " WHERE b.waits_for = 'group' AND NOT EXISTS (SELECT 1 FROM penstock_jobs a WHERE a.group_id = b.group_id"
-        " AND a.group_position < b.group_position AND a.status IN ('queued', 'running'))",
+        " AND a.status IN ('queued', 'running') AND coalesce(a.waits_for, '') <> 'group')",
     ),
     Check(
         "two active reservations of one tenant", "P9",

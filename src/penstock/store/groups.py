@@ -7,12 +7,11 @@ from uuid import UUID
 from sqlalchemy import and_, func, insert, select, update
 from sqlalchemy.orm import aliased
 
-from penstock.core.groups import next_step
 from penstock.core.nouns import Job
-from penstock.core.status import TERMINAL, JobStatus, WaitsFor
+from penstock.core.status import JobStatus, WaitsFor
 from penstock.store import failpoints, rows
 from penstock.store.database import Tx
-from penstock.store.tables import groups, jobs, waiting_for
+from penstock.store.tables import died_in_group, groups, jobs, moves_in_group, waiting_for
 
 PREDECESSOR_FAILED = "predecessor failed"
 
@@ -46,46 +45,58 @@ def members(tx: Tx, group_id: UUID) -> list[Job]:
 
 
 def advance(tx: Tx, group_id: UUID) -> bool:
-    """After a member ended: let the next one go, or cancel the rest. Answers whether the whole group has now ended."""
+    """After a member ended: let the next one go, or cancel the rest. Answers whether the whole group has now ended.
+    What it reads does not grow with the group."""
     group = tx.first(select(groups).where(groups.c.id == group_id).with_for_update())
     if group is None:
         return False
-    found = members(tx, group_id)
     failpoints.reach("finish.before_group")
-    if group.mode == "sequential":
-        for index, member in enumerate(found):
-            if member.status in TERMINAL:
-                if next_step(group.on_failure, member.status) == "stop":
-                    _cancel_waiting(tx, group_id, [job.id for job in found[index + 1 :]])
-                    break
-                continue
-            if member.waits_for is WaitsFor.GROUP:
-                _let_go(tx, member.id)
-            break
-        found = members(tx, group_id)
-    return all(member.status in TERMINAL for member in found)
-
-
-def _let_go(tx: Tx, job_id: UUID) -> None:
+    if _on_the_move(tx, group_id):
+        return False
+    waiting = select(jobs.c.id, jobs.c.queue, jobs.c.group_position).where(
+        jobs.c.group_id == group_id, waiting_for(WaitsFor.GROUP)
+    )
+    following = tx.first(waiting.order_by(jobs.c.group_position, jobs.c.id).limit(1))
+    if following is None:
+        return True
+    if group.on_failure == "stop" and _died_before(tx, group_id, following.group_position):
+        _cancel_waiting(tx, group_id)
+        return True
     # It waits for its time now, which may be over: the next claim gives it its place.
-    tx.run(update(jobs).where(jobs.c.id == job_id, waiting_for(WaitsFor.GROUP)).values(waits_for=WaitsFor.TIME))
-    tx.dialect.wake(tx.conn, [tx.scalar(select(jobs.c.queue).where(jobs.c.id == job_id))])
+    tx.run(update(jobs).where(jobs.c.id == following.id, waiting_for(WaitsFor.GROUP)).values(waits_for=WaitsFor.TIME))
+    tx.dialect.wake(tx.conn, [following.queue])
+    return False
 
 
-def _cancel_waiting(tx: Tx, group_id: UUID, ids: list[UUID]) -> None:
+def _on_the_move(tx: Tx, group_id: UUID) -> bool:
+    """Whether a member runs, or waits for anything but its turn in the group."""
+    query = select(jobs.c.id).where(jobs.c.group_id == group_id, moves_in_group())
+    return tx.scalar(query.limit(1)) is not None
+
+
+def _died_before(tx: Tx, group_id: UUID, position: int) -> bool:
+    retry = aliased(jobs)
+    newer = select(retry.c.id).where(retry.c.retry_of == jobs.c.id).exists()
+    died = select(jobs.c.id).where(
+        jobs.c.group_id == group_id, jobs.c.group_position < position, died_in_group(), ~newer
+    )
+    return tx.scalar(died.limit(1)) is not None
+
+
+def _cancel_waiting(tx: Tx, group_id: UUID) -> None:
     tx.run(
         update(jobs)
-        .where(jobs.c.group_id == group_id, jobs.c.id.in_(ids), waiting_for(WaitsFor.GROUP))
+        .where(jobs.c.group_id == group_id, waiting_for(WaitsFor.GROUP))
         .values(status=JobStatus.CANCELED, waits_for=None, finished_at=tx.now, last_error=PREDECESSOR_FAILED)
     )
 
 
-def rearm(tx: Tx, group_id: UUID, position: int) -> tuple[UUID | None, bool]:
+def rearm(tx: Tx, group_id: UUID, position: int) -> bool:
     """A member of a sequential group is about to be tried again: those behind it wait for it again, also those canceled
-    because of it. Answers a later member that runs already, and whether one before it is still to end."""
+    because of it. Answers whether it has to wait itself: for one before it, or for one behind it that runs already."""
     group = tx.first(select(groups.c.mode).where(groups.c.id == group_id).with_for_update())
     if group is None or group.mode != "sequential":
-        return None, False
+        return False
     later = and_(jobs.c.group_id == group_id, jobs.c.group_position > position)
     tx.run(
         update(jobs)
@@ -102,11 +113,10 @@ def rearm(tx: Tx, group_id: UUID, position: int) -> tuple[UUID | None, bool]:
         .where(later, jobs.c.status == JobStatus.QUEUED)
         .values(claimable=False, waits_for=WaitsFor.GROUP, slot=False)
     )
-    running: UUID | None = tx.scalar(select(jobs.c.id).where(later, jobs.c.status == JobStatus.RUNNING).limit(1))
     earlier = select(jobs.c.id).where(
-        jobs.c.group_id == group_id, jobs.c.group_position < position, jobs.c.status.not_in(TERMINAL)
+        jobs.c.group_id == group_id, jobs.c.group_position < position, waiting_for(WaitsFor.GROUP)
     )
-    return running, tx.scalar(earlier.limit(1)) is not None
+    return _on_the_move(tx, group_id) or tx.scalar(earlier.limit(1)) is not None
 
 
 def mend(tx: Tx, group_id: UUID) -> bool:

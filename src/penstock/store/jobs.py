@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, and_, func, literal, or_, select, union_all, update
+from sqlalchemy import ColumnElement, and_, case, func, literal, or_, select, union_all, update
 
 from penstock.core.nouns import Job, Run
 from penstock.core.status import JobStatus
@@ -191,14 +191,17 @@ def largest_position(tx: Tx, tenant_id: UUID, priority: int) -> int | None:
 
 
 def smallest_position(tx: Tx, priority: int) -> int | None:
-    """The queue's clock: the first waiting place of anyone at this priority, one probe per queue."""
-    per_queue = (
+    """The clock: the first waiting place of anyone at this priority, one probe per queue. What waits in a paused queue
+    does not hold it, unless there is nothing else."""
+    first = (
         select(func.min(jobs.c.position))
         .where(is_claimable(), jobs.c.queue == queues.c.name, jobs.c.priority == priority)
         .correlate(queues)
         .scalar_subquery()
     )
-    value: int | None = tx.scalar(select(func.min(per_queue)).select_from(queues))
+    lanes = select(queues.c.paused, first.label("first")).subquery()
+    open_first = func.min(case((~lanes.c.paused, lanes.c.first)))
+    value: int | None = tx.scalar(select(func.coalesce(open_first, func.min(lanes.c.first))))
     return value
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import and_, bindparam, or_, select, update
+from sqlalchemy import and_, bindparam, func, or_, select, update
 
 from penstock.core.nouns import Job
 from penstock.core.position import GAP
 from penstock.store.database import Tx
+from penstock.store.jobs import smallest_position
 from penstock.store.tables import is_claimable, jobs
 
 _KEY = (jobs.c.position, jobs.c.queued_at, jobs.c.id)
@@ -72,3 +73,15 @@ def priorities(tx: Tx, tenant_id: UUID) -> list[int]:
         .order_by(jobs.c.priority)
     )
     return [row.priority for row in tx.rows(query)]
+
+
+def catch_up(tx: Tx, queue: str) -> None:
+    """Before a paused queue opens: what waits in it begins at the clock, in its order, as whoever was away does. Else its
+    old places would all go before what the others have now."""
+    here = and_(is_claimable(), jobs.c.queue == queue)
+    firsts = select(jobs.c.priority, func.min(jobs.c.position).label("first")).where(here).group_by(jobs.c.priority)
+    for row in tx.rows(firsts):
+        behind = (smallest_position(tx, row.priority) or 0) - row.first
+        if behind > 0:
+            moved = update(jobs).where(here, jobs.c.priority == row.priority)
+            tx.run(moved.values(position=jobs.c.position + behind))

@@ -283,7 +283,7 @@ class Pump(Service):
             self._exchange(0)
             return True
         except DatabaseError as error:
-            self._failed(error)
+            self.failed(error)
             return False
 
     def _report_one_by_one(self, finished: list[RunControl], cause: Exception) -> set[UUID]:

@@ -4,19 +4,43 @@ from __future__ import annotations
 
 import random
 import threading
-from typing import Any
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar
 
 import structlog
 
-from penstock.core.errors import DatabaseError
+from penstock.core.errors import DatabaseError, DatabaseUnavailable
+from penstock.store.faults import is_disconnect
 
 MAX_BACKOFF = 5.0
+T = TypeVar("T")
 
 
 def full_jitter(failures: int, base: float = 0.1, most: float = MAX_BACKOFF) -> float:
     """How long to wait after so many failures in a row: anything up to a limit that doubles, so that a hundred
     workers do not come back together."""
     return random.random() * min(most, base * float(2 ** min(failures, 16)))
+
+
+PATIENCE_SECONDS = 30.0
+
+
+def patiently(work: Callable[[], T], seconds: float = PATIENCE_SECONDS) -> T:
+    """Do what must be done before the work begins, also when the database is just being restarted."""
+    until = time.monotonic() + seconds
+    failures = 0
+    while True:
+        try:
+            return work()
+        except DatabaseUnavailable as error:
+            if time.monotonic() >= until or not is_disconnect(error.__cause__ or error):
+                raise
+            if failures == 0:
+                structlog.get_logger("penstock.worker").warning("waiting_for_database", error=str(error))
+            failures += 1
+            time.sleep(full_jitter(failures, most=2.0))
 
 
 class Service:
@@ -70,19 +94,19 @@ class Service:
         """One step that does not raise; whether it went well."""
         try:
             self.step()
-        except DatabaseError as error:
-            self._failed(error)
-            return False
         except Exception as error:
-            self.failures += 1
-            self.log.exception("service_failed", service=self.name, error=str(error))
+            self.failed(error)
             return False
         if self.failures:
-            self.log.info("service_recovered", service=self.name, after_failures=self.failures)
+            with suppress(Exception):
+                self.log.info("service_recovered", service=self.name, after_failures=self.failures)
             self.failures = 0
         return True
 
-    def _failed(self, error: DatabaseError) -> None:
-        if self.failures == 0:
-            self.log.warning("database_trouble", service=self.name, error=str(error))
+    def failed(self, error: Exception) -> None:
+        with suppress(Exception):  # whoever reads the log may be gone: no reason to stop working
+            if not isinstance(error, DatabaseError):
+                self.log.exception("service_failed", service=self.name, error=str(error))
+            elif self.failures == 0:
+                self.log.warning("database_trouble", service=self.name, error=str(error))
         self.failures += 1

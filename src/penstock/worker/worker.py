@@ -27,7 +27,7 @@ from penstock.worker.heartbeat import Guard, Heartbeater
 from penstock.worker.house import Presence, Watchdog
 from penstock.worker.pump import Offer, Pump
 from penstock.worker.reporter import Reporter
-from penstock.worker.service import Service
+from penstock.worker.service import Service, patiently
 from penstock.worker.waker import Waker
 
 STOP_SECONDS = 5.0
@@ -97,9 +97,9 @@ class Worker:
         # Connections of our own: jobs that hold all of the application's must not keep us from extending leases.
         self._db = Database(self._ground.db.engine.url, self._ground.db.clock, pool_size=OWN_CONNECTIONS)
         ground = replace(self._ground, db=self._db)
-        recover(ground)
         self._wire(ground)
-        self.presence.step()
+        patiently(lambda: recover(ground))
+        patiently(self.presence.step)
         self._executors.start()
         for service in self._services:
             service.start()

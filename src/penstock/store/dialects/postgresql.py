@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import lru_cache
+from select import POLLIN, poll
 from typing import Any, ClassVar
 from uuid import UUID
 
-from sqlalchemy import Connection, Engine, func, select, text
+from sqlalchemy import Connection, Engine, event, func, select, text
 from sqlalchemy.engine import URL
+from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.sql import ColumnElement, Executable
 
 from penstock.core.payload import dumps
@@ -47,7 +49,7 @@ class PostgresDialect:
         if url.query.get("prepare_threshold") == "0":  # a pooler that cannot carry prepared statements
             url = url.difference_update_query(["prepare_threshold"])
             connect_args["prepare_threshold"] = None
-        return factory(
+        engine = factory(
             url,
             pool_size=pool_size,
             max_overflow=pool_size,
@@ -56,6 +58,8 @@ class PostgresDialect:
             use_native_hstore=False,
             connect_args=connect_args,
         )
+        event.listen(engine.pool, "checkout", _leave_the_dead)
+        return engine
 
     def is_raw_connection(self, given: Any) -> bool:
         kind = type(given)
@@ -142,6 +146,19 @@ class PostgresDialect:
     def wake(self, conn: Connection, queues: Sequence[str]) -> None:
         for queue in sorted(set(queues)):
             conn.execute(_WAKE, {"queue": queue[:1000]})
+
+
+def _leave_the_dead(connection: Any, _record: Any, _proxy: Any) -> None:
+    """Whoever takes a connection that the server has ended gets another. What the server said is read here, which costs a
+    microsecond where a ping costs a round trip."""
+    pgconn = connection.pgconn
+    try:
+        said = poll()
+        said.register(pgconn.socket, POLLIN)
+        while said.poll(0):
+            pgconn.consume_input()
+    except Exception as error:
+        raise DisconnectionError("the server ended this connection") from error
 
 
 def _new_row(job: NewJob, number: int) -> dict[str, Any]:
@@ -247,8 +264,10 @@ WITH given AS MATERIALIZED (
   SELECT p.tenant_id, p.priority, greatest(
       coalesce((SELECT max(position) FROM penstock_jobs
                 WHERE claimable AND tenant_id = p.tenant_id AND priority = p.priority), 0),
-      coalesce((SELECT min((SELECT min(position) FROM penstock_jobs
-                            WHERE claimable AND queue = q.name AND priority = p.priority)) FROM penstock_queues q), 0) - 100) AS base
+      coalesce((SELECT coalesce(min(q.first) FILTER (WHERE NOT q.paused), min(q.first))
+                FROM (SELECT paused, (SELECT min(position) FROM penstock_jobs
+                                      WHERE claimable AND queue = name AND priority = p.priority) AS first
+                      FROM penstock_queues) AS q), 0) - 100) AS base
   FROM (SELECT DISTINCT tenant_id, priority FROM given) AS p
 ), ready AS (
   SELECT g.*, greatest(1, 100 / t.weight) AS stride, p.base,

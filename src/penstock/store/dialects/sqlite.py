@@ -355,8 +355,8 @@ _DEFINITIONS = (
 )
 _PLACE = (
     "SELECT (SELECT max(position) FROM penstock_jobs WHERE claimable AND tenant_id = :tenant_id AND priority = :priority),"
-    " (SELECT min((SELECT min(position) FROM penstock_jobs WHERE claimable AND queue = q.name AND priority = :priority))"
-    "  FROM penstock_queues q)"
+    " (SELECT coalesce(min(CASE WHEN NOT q.paused THEN q.first END), min(q.first)) FROM (SELECT paused, (SELECT min(position)"
+    "  FROM penstock_jobs WHERE claimable AND queue = name AND priority = :priority) AS first FROM penstock_queues) AS q)"
 )
 _GATE = (
     "SELECT (SELECT scheduled_for FROM penstock_jobs WHERE waits_for = 'time' ORDER BY scheduled_for LIMIT 1) <= :now,"

@@ -15,11 +15,13 @@ from penstock.store.tables.reach import (
 )
 from penstock.store.tables.setup import clock, definitions, groups, leaders, queues, reservations, tenants, workers
 from penstock.store.tables.work import (
+    died_in_group,
     holds_slot,
     in_status,
     is_active,
     is_claimable,
     jobs,
+    moves_in_group,
     run_in_status,
     runs,
     tallies,
@@ -31,6 +33,7 @@ __all__ = [
     "clock",
     "definitions",
     "deliveries",
+    "died_in_group",
     "events",
     "groups",
     "holds_slot",
@@ -41,6 +44,7 @@ __all__ = [
     "jobs",
     "leaders",
     "metadata",
+    "moves_in_group",
     "principals",
     "queues",
     "reservations",

@@ -140,7 +140,18 @@ Index("uq_penstock_jobs_retry_of", jobs.c.retry_of, unique=True, **where("retry_
 Index("ix_penstock_jobs_superseded", jobs.c.id, **where("status = 'failed'"))
 Index("ix_penstock_jobs_chain", jobs.c.root_id, jobs.c.attempt_no, **where("retry_of IS NOT NULL"))
 Index("ix_penstock_jobs_group", jobs.c.group_id, jobs.c.group_position, jobs.c.id, **where("group_id IS NOT NULL"))
-Index("ix_penstock_jobs_waiting_for_group", jobs.c.group_id, **where("waits_for = 'group'"))
+# A group's next member, whether one is under way, and whether one died: read when a member ends, whatever the group's size.
+Index(
+    "ix_penstock_jobs_waiting_for_group",
+    jobs.c.group_id,
+    jobs.c.group_position,
+    jobs.c.id,
+    **where("waits_for = 'group'"),
+)
+_MOVES_IN_GROUP = "group_id IS NOT NULL AND status IN ('queued', 'running') AND coalesce(waits_for, '') <> 'group'"
+_DIED_IN_GROUP = "group_id IS NOT NULL AND status IN ('canceled', 'dead_letter')"
+Index("ix_penstock_jobs_moves_in_group", jobs.c.group_id, **where(_MOVES_IN_GROUP))
+Index("ix_penstock_jobs_died_in_group", jobs.c.group_id, jobs.c.group_position, **where(_DIED_IN_GROUP))
 Index(
     "uq_penstock_jobs_tick",
     jobs.c.trigger_id,
@@ -215,6 +226,14 @@ def is_active() -> ColumnElement[bool]:
 
 def holds_slot() -> ColumnElement[bool]:
     return literal_column("penstock_jobs.slot")
+
+
+def moves_in_group() -> ColumnElement[bool]:
+    return literal_column(_MOVES_IN_GROUP)
+
+
+def died_in_group() -> ColumnElement[bool]:
+    return literal_column(_DIED_IN_GROUP)
 
 
 def in_status(status: JobStatus) -> ColumnElement[bool]:

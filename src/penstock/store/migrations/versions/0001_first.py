@@ -187,6 +187,20 @@ def _create_tables() -> None:
         **_where("claimable"),
     )
     op.create_index(
+        "ix_penstock_jobs_moves_in_group",
+        "penstock_jobs",
+        ["group_id"],
+        unique=False,
+        **_where("group_id IS NOT NULL AND status IN ('queued', 'running') AND coalesce(waits_for, '') <> 'group'"),
+    )
+    op.create_index(
+        "ix_penstock_jobs_died_in_group",
+        "penstock_jobs",
+        ["group_id", "group_position"],
+        unique=False,
+        **_where("group_id IS NOT NULL AND status IN ('canceled', 'dead_letter')"),
+    )
+    op.create_index(
         "ix_penstock_jobs_running",
         "penstock_jobs",
         ["definition_key", "tenant_id"],
@@ -207,7 +221,7 @@ def _create_tables() -> None:
     op.create_index(
         "ix_penstock_jobs_waiting_for_group",
         "penstock_jobs",
-        ["group_id"],
+        ["group_id", "group_position", "id"],
         unique=False,
         **_where("waits_for = 'group'"),
     )
