@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from penstock.cli import (
+    bench,
     db,
     definitions,
     doctor,
@@ -61,6 +62,7 @@ app.command("doctor")(doctor.doctor)
 app.command("recover")(recover.recover)
 app.command("prune")(prune.prune)
 app.command("top")(top.top)
+app.command("bench")(bench.bench)
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(triggers.app, name="triggers")
 app.add_typer(events.app, name="events")
