@@ -72,10 +72,10 @@ def faulty(fault: tuple[str, str], url: str) -> Iterator[tuple[Penstock, Lose]]:
 
 
 @contextmanager
-def swallowed(proxy: Any) -> Iterator[None]:
+def swallowed(proxy: Any) -> Iterator[Any]:
     before = proxy.swallowed
     proxy.swallow_commits = 1
-    yield
+    yield proxy
     assert proxy.swallowed == before + 1
 
 
@@ -100,6 +100,13 @@ def terminated(app: Penstock) -> Iterator[None]:
     assert not left
 
 
+def cut_idle_connections(app: Penstock) -> None:
+    """As `terminated`, for a statement that no transaction goes around."""
+    with app.db.engine.connect() as other:
+        mine = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        other.execute(text(mine))
+
+
 def number_of(app: Penstock, what: str) -> int:
     with app.db.read() as tx:
         return int(tx.scalar(text(f"SELECT count(*) FROM {what}")))
@@ -111,6 +118,21 @@ def test_enqueue_is_there_once(faulty: tuple[Penstock, Lose]) -> None:
     with lose():
         job = app.enqueue("work", {"n": 1})
     assert number_of(app, "penstock_jobs") == 1
+    assert app.jobs.get(job.id).params == {"n": 1}
+
+
+def test_enqueue_by_one_statement_is_there_once(faulty: tuple[Penstock, Lose], fault: tuple[str, str]) -> None:
+    """The second enqueue knows the definition, and on PostgreSQL is a transaction by itself."""
+    app, lose = faulty
+    app.define("work")
+    app.enqueue("work", {"n": 0})
+    with lose() as proxy:
+        if fault[1] == "reply swallowed":
+            proxy.committing = b"INSERT INTO penstock_jobs"
+        if fault[1] == "backend terminated":
+            cut_idle_connections(app)
+        job = app.enqueue("work", {"n": 1})
+    assert number_of(app, "penstock_jobs") == 2
     assert app.jobs.get(job.id).params == {"n": 1}
 
 

@@ -20,6 +20,8 @@ class Proxy:
         self.target = target
         self.port = free_port()
         self.swallow_commits = 0
+        self.committing = COMMIT
+        """What a message that commits has in it."""
         self.swallowed = 0
         self._pairs: set[tuple[socket.socket, socket.socket]] = set()
         self._lock = threading.Lock()
@@ -58,7 +60,7 @@ class Proxy:
         client, server = pair
         try:
             while data := client.recv(65536):
-                if COMMIT in data and self.swallow_commits > 0:
+                if self.committing in data and self.swallow_commits > 0:
                     self.swallow_commits -= 1
                     lost.set()
                 server.sendall(data)

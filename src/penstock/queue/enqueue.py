@@ -13,7 +13,7 @@ from penstock.core.clock import require_aware
 from penstock.core.errors import Conflict, UnknownTenant
 from penstock.core.ids import new_id
 from penstock.core.nouns import Definition, Job
-from penstock.core.payload import dumps, merge, plain, require_object, validate
+from penstock.core.payload import Validator, dumps, merge, plain, require_object, validate
 from penstock.core.status import RetryMode, Source, one_of
 from penstock.queue.ground import Ground
 from penstock.store import jobs, queues, rows, tenants
@@ -82,7 +82,13 @@ def prepare(
     require_object("params", given)
     if options.adhoc:
         return _adhoc(ground, tenant_id, key, given, options)
-    definition, validator = ground.definition(tx, tenant_id, key, fresh=fresh)
+    return _checked(tenant_id, key, given, options, *ground.definition(tx, tenant_id, key, fresh=fresh))
+
+
+def _checked(
+    tenant_id: UUID, key: str, given: Mapping[str, Any], options: Options, definition: Definition, validator: Validator
+) -> NewJob:
+    require_object("params", given)
     params = merge(definition.default_params, given) if definition.default_params else given
     text = plain("params", params)
     validate(key, validator, params)
@@ -141,13 +147,29 @@ def enqueue(
             return enqueue_in(ground, tx, tenant_id, key, params, options)
     # Ids are chosen here, once: if the reply to COMMIT is lost, writing again finds the same id and changes nothing.
     first: list[NewJob] = []
-
-    def work(tx: Tx) -> Job:
-        return enqueue_in(ground, tx, tenant_id, key, params, options, first)
-
-    job = ground.db.transact(work, retry_disconnects=True)
-    ground.known_queues.add(job.queue)
+    job = _enqueue_at_once(ground, tenant_id, key, params, options, first)
+    if job is None:
+        job = ground.db.transact(
+            lambda tx: enqueue_in(ground, tx, tenant_id, key, params, options, first), retry_disconnects=True
+        )
+        ground.known_queues.add(job.queue)
     return job
+
+
+def _enqueue_at_once(
+    ground: Ground, tenant_id: UUID, key: str, given: Mapping[str, Any], options: Options, first: list[NewJob]
+) -> Job | None:
+    """What is remembered is enough for most jobs: one statement, with no transaction around it. None if it was not enough;
+    what was prepared is then in `first`."""
+    remembered = None if options.adhoc or not ground.db.one_statement_commits else ground.remembered(tenant_id, key)
+    if remembered is None:
+        return None
+    new = _checked(tenant_id, key, given, options, *remembered)
+    first.append(new)
+    if new.queue not in ground.known_queues:
+        return None
+    written = ground.db.at_once(lambda tx: jobs.insert(tx, [new]).get(new.id))
+    return None if written is None else rows.fresh_job(new, written, merge(remembered[0].default_params, given))
 
 
 def enqueue_in(

@@ -60,10 +60,13 @@ class Ground:
         self._tenants[slug] = found.id
         return found.id
 
+    def remembered(self, tenant_id: UUID, key: str) -> tuple[Definition, Validator] | None:
+        return self._definitions.get((tenant_id, key))
+
     def definition(self, tx: Tx, tenant_id: UUID, key: str, *, fresh: bool = False) -> tuple[Definition, Validator]:
         """What this tenant means by `key`, and the check of its params. What is remembered is checked again by the
         statement that writes the job, so it may be old, but never wrong."""
-        remembered = self._definitions.get((tenant_id, key))
+        remembered = self.remembered(tenant_id, key)
         if remembered is not None and not fresh:
             return remembered
         found = definitions.by_key(tx, tenant_id, key)

@@ -102,6 +102,11 @@ class Database:
         """`sqlite` or `postgresql`."""
         return self.dialect.name
 
+    @property
+    def one_statement_commits(self) -> bool:
+        """Whether `at_once` saves anything: where the database is across a network, and a write is one statement."""
+        return self.name == "postgresql"
+
     def moment(self) -> datetime | None:
         """The time, where it is ours to tell: an injected clock, or SQLite's, which is the machine's."""
         if self.clock is not None:
@@ -124,6 +129,22 @@ class Database:
                 failpoints.reach("commit.before")
             failpoints.reach("commit.after")
 
+    def at_once(self, work: Callable[[Tx], T]) -> T | None:
+        """One statement as a transaction by itself: one round trip, where BEGIN and COMMIT would be two more. None if only
+        luck was missing or the outcome is not known: then take the long way."""
+        try:
+            with translated(self.url), self.engine.connect() as plain:
+                conn = plain.execution_options(isolation_level="AUTOCOMMIT")
+                failpoints.reach("commit.before")
+                done = work(Tx(conn, self.dialect, self.moment()))
+                failpoints.reach("commit.after")
+                return done
+        except Exception as error:
+            cause = _cause(error)
+            if is_transient(cause) or is_disconnect(cause):
+                return None
+            raise
+
     def transact(self, work: Callable[[Tx], T], *, retry_disconnects: bool = False) -> T:
         """Run `work` in a write transaction, again when the database says that only luck was missing.
 
@@ -136,7 +157,7 @@ class Database:
                 with self.write() as tx:
                     return work(tx)
             except Exception as error:
-                cause = error.__cause__ if isinstance(error.__cause__, sa_exc.DBAPIError) else error
+                cause = _cause(error)
                 again = is_transient(cause) or (retry_disconnects and is_disconnect(cause))
                 if not again or attempt == MAX_TRIES - 1 or time.monotonic() > deadline:
                     raise
@@ -162,6 +183,10 @@ class Database:
     def close(self) -> None:
         if self._owns_engine:
             self.engine.dispose()
+
+
+def _cause(error: Exception) -> BaseException:
+    return error.__cause__ if isinstance(error.__cause__, sa_exc.DBAPIError) else error
 
 
 def make_engine(url: str | URL, *, pool_size: int = 10, busy_timeout: float = 30.0) -> Engine:
