@@ -8,15 +8,14 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, case, func, insert, literal, literal_column, or_, select, tuple_, update
+from sqlalchemy import func, insert, literal, literal_column, or_, select, tuple_, update
 from sqlalchemy.orm import aliased
 
 from penstock.core.ids import new_id
 from penstock.core.reach import Trigger
 from penstock.core.schedule import Facts
-from penstock.core.status import JobStatus
 from penstock.store.database import Tx
-from penstock.store.tables import jobs, tenants, triggers
+from penstock.store.tables import is_active_of_trigger, jobs, tenants, triggers
 from penstock.store.types import Id, UtcTime
 
 _FIELDS = tuple(Trigger.__dataclass_fields__)
@@ -25,8 +24,10 @@ _COLUMNS = [triggers.c[name] for name in _FIELDS]
 _SCHEDULES = triggers.c.trigger_type == literal_column("'schedule'")
 _EVENTS = triggers.c.trigger_type == literal_column("'event'")
 _ALIVE = triggers.c.deleted_at.is_(None)
+_ENABLED: Any = literal_column("penstock_triggers.is_enabled")
+_DISABLED: Any = literal_column("NOT penstock_triggers.is_enabled")
 RECENT = 50
-"""Jobs of one trigger looked at for overlap: what is still active is among the newest, or overlap was allowed."""
+"""Jobs of one trigger looked at for the end of the last one."""
 
 
 def add(tx: Tx, tenant_id: UUID, values: Mapping[str, Any]) -> Trigger:
@@ -116,7 +117,7 @@ def due(tx: Tx, enabled: bool, limit: int, after: Cursor | None = None) -> list[
 
 
 def _due(tx: Tx, enabled: bool) -> Any:
-    wanted: ColumnElement[bool] = triggers.c.is_enabled if enabled else ~triggers.c.is_enabled
+    wanted = _ENABLED if enabled else _DISABLED
     return select(triggers.c.id).where(_SCHEDULES, _ALIVE, wanted, triggers.c.next_trigger_at <= tx.now)
 
 
@@ -124,7 +125,7 @@ def next_due_at(tx: Tx) -> datetime | None:
     """The first moment not yet decided."""
     value: datetime | None = tx.scalar(
         select(triggers.c.next_trigger_at)
-        .where(_SCHEDULES, _ALIVE, triggers.c.is_enabled)
+        .where(_SCHEDULES, _ALIVE, _ENABLED)
         .order_by(triggers.c.next_trigger_at)
         .limit(1)
     )
@@ -135,24 +136,23 @@ def facts(tx: Tx, ids: Sequence[UUID]) -> dict[UUID, Facts]:
     """How many jobs of each schedule are active, and when its last one ended."""
     if not ids:
         return {}
+    counted = select(jobs.c.trigger_id, func.count()).where(jobs.c.trigger_id.in_(ids), is_active_of_trigger())
+    active = {row[0]: int(row[1]) for row in tx.rows(counted.group_by(jobs.c.trigger_id))}
     newest = aliased(jobs)
     recent = select(newest.c.id).where(newest.c.trigger_id == triggers.c.id).order_by(newest.c.id.desc()).limit(RECENT)
-    active = jobs.c.status.in_((JobStatus.QUEUED, JobStatus.RUNNING))
-    query = (
-        select(triggers.c.id, func.sum(case((active, 1), else_=0)), func.max(jobs.c.finished_at))
+    ended = (
+        select(triggers.c.id, func.max(jobs.c.finished_at))
         .select_from(triggers)
         .join(jobs, (jobs.c.trigger_id == triggers.c.id) & jobs.c.id.in_(recent.correlate(triggers)))
         .where(triggers.c.id.in_(ids))
         .group_by(triggers.c.id)
     )
-    return {row[0]: Facts(active=int(row[1]), busy_until=row[2]) for row in tx.rows(query)}
+    return {row[0]: Facts(active=active.get(row[0], 0), busy_until=row[1]) for row in tx.rows(ended)}
 
 
 def active_jobs(tx: Tx, trigger_id: UUID) -> list[UUID]:
     """What `cancel_running` cancels."""
-    query = select(jobs.c.id).where(
-        jobs.c.trigger_id == trigger_id, jobs.c.status.in_((JobStatus.QUEUED, JobStatus.RUNNING))
-    )
+    query = select(jobs.c.id).where(jobs.c.trigger_id == trigger_id, is_active_of_trigger())
     return [row.id for row in tx.rows(query.order_by(jobs.c.id))]
 
 

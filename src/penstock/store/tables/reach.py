@@ -69,6 +69,11 @@ triggers = Table(
         **where("trigger_type = 'schedule' AND is_enabled AND deleted_at IS NULL"),
     ),
     Index(
+        "ix_penstock_triggers_due_disabled",
+        "next_trigger_at",
+        **where("trigger_type = 'schedule' AND NOT is_enabled AND deleted_at IS NULL"),
+    ),
+    Index(
         "ix_penstock_triggers_event",
         "tenant_id",
         "event_name",

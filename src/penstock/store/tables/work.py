@@ -160,6 +160,9 @@ Index(
     **where("tick_at IS NOT NULL AND retry_of IS NULL"),
 )
 Index("ix_penstock_jobs_trigger", jobs.c.trigger_id, jobs.c.id, **where("trigger_id IS NOT NULL"))
+# What overlap asks: what a schedule made and is not done yet.
+_ACTIVE_OF_TRIGGER = "trigger_id IS NOT NULL AND status IN ('queued', 'running')"
+Index("ix_penstock_jobs_active_of_trigger", jobs.c.trigger_id, **where(_ACTIVE_OF_TRIGGER))
 Index("ix_penstock_jobs_correlation", jobs.c.tenant_id, jobs.c.correlation_id, **where("correlation_id IS NOT NULL"))
 
 runs = Table(
@@ -234,6 +237,10 @@ def moves_in_group() -> ColumnElement[bool]:
 
 def died_in_group() -> ColumnElement[bool]:
     return literal_column(_DIED_IN_GROUP)
+
+
+def is_active_of_trigger() -> ColumnElement[bool]:
+    return literal_column(_ACTIVE_OF_TRIGGER)
 
 
 def in_status(status: JobStatus) -> ColumnElement[bool]:

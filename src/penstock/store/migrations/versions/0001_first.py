@@ -219,6 +219,13 @@ def _create_tables() -> None:
         **_where("trigger_id IS NOT NULL"),
     )
     op.create_index(
+        "ix_penstock_jobs_active_of_trigger",
+        "penstock_jobs",
+        ["trigger_id"],
+        unique=False,
+        **_where("trigger_id IS NOT NULL AND status IN ('queued', 'running')"),
+    )
+    op.create_index(
         "ix_penstock_jobs_waiting_for_group",
         "penstock_jobs",
         ["group_id", "group_position", "id"],
@@ -660,6 +667,13 @@ def _create_tables() -> None:
         ["next_trigger_at"],
         unique=False,
         **_where("trigger_type = 'schedule' AND is_enabled AND deleted_at IS NULL"),
+    )
+    op.create_index(
+        "ix_penstock_triggers_due_disabled",
+        "penstock_triggers",
+        ["next_trigger_at"],
+        unique=False,
+        **_where("trigger_type = 'schedule' AND NOT is_enabled AND deleted_at IS NULL"),
     )
     op.create_index(
         "ix_penstock_triggers_event",
