@@ -36,7 +36,7 @@ check: ui
 	$(BIN)/python tools/ui_types.py --check
 
 ui-test: ui
-	cd ui && npm test
+	$(BIN)/python -c "import hatch_build; hatch_build.npm('test')"
 
 docs: $(STAMP)
 	$(BIN)/python tools/reference.py

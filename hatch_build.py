@@ -55,14 +55,32 @@ def build() -> bool:
     stamp = PAGE / STAMP
     if stamp.is_file() and stamp.read_text() == wanted:
         return False
+    install_tools()
+    npm("run", "build")
+    stamp.write_text(wanted)
+    return True
+
+
+def install_tools() -> None:
+    """What the lock file says, unless it is there already."""
+    wanted = hashlib.sha256((UI / "package-lock.json").read_bytes()).hexdigest()
+    stamp = UI / "node_modules" / STAMP
+    if not (stamp.is_file() and stamp.read_text() == wanted):
+        npm("ci", "--no-audit", "--no-fund")
+        stamp.write_text(wanted)
+
+
+def npm(*arguments: str) -> None:
+    """Run npm in ui/, with whichever Node.js there is."""
     folder = _system_node() or _wheel_node()
     if folder is None:
         raise RuntimeError(HELP)
     environment = {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', '')}", "CI": "1"}
-    _install(folder, environment)
-    _run([str(folder / "npm"), "run", "build"], environment)
-    stamp.write_text(wanted)
-    return True
+    command = [str(folder / "npm"), *arguments]
+    done = subprocess.run(command, cwd=UI, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        told = "\n".join((done.stdout + done.stderr).splitlines()[-40:])
+        raise RuntimeError(f"npm {' '.join(arguments)} failed:\n{told}")
 
 
 def _digest() -> str:
@@ -101,22 +119,6 @@ def _wheel_node() -> Path | None:
         return None
     folder = Path(spec.origin).parent
     return folder if os.name == "nt" else folder / "bin"
-
-
-def _install(folder: Path, environment: dict[str, str]) -> None:
-    """What the lock file says, unless it is there already."""
-    wanted = hashlib.sha256((UI / "package-lock.json").read_bytes()).hexdigest()
-    stamp = UI / "node_modules" / STAMP
-    if not (stamp.is_file() and stamp.read_text() == wanted):
-        _run([str(folder / "npm"), "ci", "--no-audit", "--no-fund"], environment)
-        stamp.write_text(wanted)
-
-
-def _run(command: list[str], environment: dict[str, str]) -> None:
-    done = subprocess.run(command, cwd=UI, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        told = "\n".join((done.stdout + done.stderr).splitlines()[-40:])
-        raise RuntimeError(f"{' '.join(command[1:])} failed while building the web page:\n{told}")
 
 
 if __name__ == "__main__":

@@ -5,11 +5,13 @@ python tools/ui_types.py [--check]
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import hatch_build
 
 UI = Path(__file__).parent.parent / "ui"
 TYPES = UI / "src" / "api" / "schema.d.ts"
@@ -19,18 +21,11 @@ def generate() -> str:
     """The TypeScript of the API as this checkout serves it."""
     from penstock.server.openapi import document
 
-    npx = shutil.which("npx")
-    if npx is None:
-        raise SystemExit("npx was not found. Install Node.js 20.19 or newer; it makes the page's types.")
-    if not (UI / "node_modules" / "openapi-typescript").is_dir():
-        raise SystemExit("The page's tools are not installed. Run: npm --prefix ui ci")
+    hatch_build.install_tools()
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder) / "openapi.json", Path(folder) / "schema.d.ts"
         source.write_text(document())
-        command = [npx, "--no-install", "openapi-typescript", str(source), "-o", str(target), "--alphabetize"]
-        done = subprocess.run(command, cwd=UI, capture_output=True, text=True)
-        if done.returncode != 0:
-            raise SystemExit(f"openapi-typescript failed:\n{done.stdout}{done.stderr}")
+        hatch_build.npm("exec", "--no", "--", "openapi-typescript", str(source), "-o", str(target), "--alphabetize")
         return target.read_text()
 
 

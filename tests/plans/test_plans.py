@@ -209,6 +209,18 @@ def test_summary(app: Penstock, statistics: str) -> None:
         assert not re.search(r"Seq Scan on penstock_jobs|SCAN penstock_jobs(?! USING)", plan), f"{statement}\n\n{plan}"
 
 
+@pytest.mark.parametrize("mode", ["sequential", "parallel"])
+def test_the_end_of_a_groups_member(app: Penstock, statistics: str, mode: str) -> None:
+    app.define("member", queue=f"members-{mode}")
+    group = app.groups.create([("member", {})] * 300, mode=mode)
+    (first,) = app.queue.claim("w:1", 1, queues=[f"members-{mode}"])
+    plans = plans_of(app, lambda: app.queue.finish(first, Succeeded()))
+    assert plans
+    for statement, plan in plans:
+        assert not re.search(r"ix_penstock_jobs_group\b", plan), f"reads the whole group: {statement}\n\n{plan}"
+    app.groups.cancel(group.id)
+
+
 def test_steering(app: Penstock, statistics: str) -> None:
     a, b, c = app.enqueue_many("work", [{}] * 3)
     for steer in (
