@@ -41,8 +41,10 @@ def built_page() -> None:
         hatch_build.build()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
+    """Ended with the last test that needs it: while Playwright runs, asyncio thinks that this thread has a loop, and what
+    starts one itself fails."""
     path = ensure_chromium()
     expect.set_options(timeout=20_000)
     with sync_playwright() as playwright:
@@ -51,7 +53,7 @@ def browser() -> Iterator[Browser]:
         found.close()
 
 
-@pytest.fixture(scope="session", params=["sqlite", "postgresql"])
+@pytest.fixture(scope="package", params=["sqlite", "postgresql"])
 def site(request: pytest.FixtureRequest, built_page: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A running Penstock on each database in turn."""
     if request.param == "sqlite":
