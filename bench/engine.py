@@ -52,51 +52,52 @@ def databases() -> Iterator[dict[str, Callable[[], str]]]:
 
 def median_of(work: Callable[[], Any], times: int) -> float:
     """Milliseconds."""
-    taken = []
-    for _ in range(times):
-        began = time.perf_counter()
-        work()
-        taken.append((time.perf_counter() - began) * 1000)
-    return statistics.median(taken)
+    return statistics.median(taken(work) for _ in range(times))
 
 
-def claim_and_finish(app: Penstock, batch: int, rounds: int) -> tuple[float, float]:
-    """Median milliseconds of a claim and of a finish of one batch."""
-    claims: list[Any] = []
-
-    def claim() -> None:
-        claims[:] = app.queue.claim("bench:1", batch)
-        assert len(claims) == batch
-
-    taken, finished = [], []
-    for _ in range(rounds):
-        taken.append(median_of(claim, 1))
-        finished.append(median_of(lambda: app.queue.finish_many([(c, Succeeded()) for c in claims]), 1))
-    return statistics.median(taken), statistics.median(finished)
+def taken(work: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    work()
+    return (time.perf_counter() - began) * 1000
 
 
-def history(fresh: Callable[[], str], finished: int, waiting: int) -> list[tuple[str, float, float, float]]:
-    """(what, milliseconds with an empty history, with a long one, ratio)."""
-    measured: dict[str, list[float]] = {}
-    for past in (0, finished):
-        with Penstock(fresh()) as app:
+def beside(apps: tuple[Penstock, Penstock], rounds: int) -> list[tuple[str, float, float, float]]:
+    """Claim and finish batches of each size, in turn on the one and on the other: (what, median ms of each, ratio)."""
+    found: dict[str, tuple[list[float], list[float]]] = {}
+    for batch in BATCHES:
+        for number in range(rounds * len(apps)):
+            app = apps[number % 2]
+            claims: list[Any] = []
+            claim = taken(lambda app=app, claims=claims, batch=batch: claims.extend(app.queue.claim("bench:1", batch)))
+            assert len(claims) == batch
+            finish = taken(
+                lambda app=app, claims=claims: app.queue.finish_many([(each, Succeeded()) for each in claims])
+            )
+            if number >= 20:  # the first meet cold caches and statements that are not prepared yet
+                found.setdefault(f"claim {batch}", ([], []))[number % 2].append(claim)
+                found.setdefault(f"finish {batch}", ([], []))[number % 2].append(finish)
+    medians = {what: (statistics.median(one), statistics.median(two)) for what, (one, two) in found.items()}
+    return [(what, one, two, two / one) for what, (one, two) in medians.items()]
+
+
+def history(
+    fresh: Callable[[], str], finished: int, waiting: int, rounds: int
+) -> list[tuple[str, float, float, float]]:
+    """An empty history, and a long one."""
+    with Penstock(fresh()) as empty, Penstock(fresh()) as long:
+        for app, past in ((empty, 0), (long, finished)):
             app.define("work")
             if past:
                 seed(app, "work", past, "succeeded")
             seed(app, "work", waiting, "queued")
             _settle(app)
-            app.queue.release(app.queue.claim("bench:1", 10))
-            for batch in BATCHES:
-                claim, finish = claim_and_finish(app, batch, 30)
-                measured.setdefault(f"claim {batch}", []).append(claim)
-                measured.setdefault(f"finish {batch}", []).append(finish)
-    return [(what, one, two, two / one) for what, (one, two) in measured.items()]
+        return beside((empty, long), rounds)
 
 
-def tenants(fresh: Callable[[], str], waiting: int) -> list[tuple[str, float, float, float]]:
-    measured: dict[str, list[float]] = {}
-    for number in (1, 4):
-        with Penstock(fresh()) as app:
+def tenants(fresh: Callable[[], str], waiting: int, rounds: int) -> list[tuple[str, float, float, float]]:
+    """One tenant, and four with a quarter of the backlog each."""
+    with Penstock(fresh()) as single, Penstock(fresh()) as several:
+        for app, number in ((single, 1), (several, 4)):
             app.define("work")
             names = ["default", *(f"tenant-{n}" for n in range(1, number))]
             for name in names[1:]:
@@ -104,10 +105,7 @@ def tenants(fresh: Callable[[], str], waiting: int) -> list[tuple[str, float, fl
             for name in names:
                 seed(app, "work", waiting // number, "queued", tenant=name)
             _settle(app)
-            for batch in BATCHES:
-                claim, _ = claim_and_finish(app, batch, 30)
-                measured.setdefault(f"claim {batch}", []).append(claim)
-    return [(what, one, four, four / one) for what, (one, four) in measured.items()]
+        return [line for line in beside((single, several), rounds) if line[0].startswith("claim")]
 
 
 def enqueueing(fresh: Callable[[], str]) -> list[tuple[str, float]]:
@@ -144,14 +142,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--finished", type=int, default=1_000_000)
     parser.add_argument("--waiting", type=int, default=100_000)
+    parser.add_argument("--rounds", type=int, default=100)
     given = parser.parse_args()
     with databases() as made:
         for name, fresh in made.items():
             print(f"\n{name}: {given.finished:,} finished and {given.waiting:,} waiting beside an empty history, ms")
-            for what, empty, full, ratio in history(fresh, given.finished, given.waiting):
+            for what, empty, full, ratio in history(fresh, given.finished, given.waiting, given.rounds):
                 print(f"  {what:<12} {empty:9.2f} {full:9.2f}   {ratio:5.2f}×")
             print(f"{name}: four tenants beside one, {given.waiting:,} waiting, ms")
-            for what, one, four, ratio in tenants(fresh, given.waiting):
+            for what, one, four, ratio in tenants(fresh, given.waiting, given.rounds):
                 print(f"  {what:<12} {one:9.2f} {four:9.2f}   {ratio:5.2f}×")
             print(f"{name}: enqueue, jobs a second")
             for what, rate in enqueueing(fresh):
