@@ -27,7 +27,6 @@ from typing import Any
 
 import psycopg
 from sqlalchemy import text
-from sqlalchemy.dialects.postgresql import psycopg as psycopg_dialect
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -73,7 +72,7 @@ def fresh(backend: str, server: Server | None) -> Iterator[str]:
 
 def bare_postgresql(url: str, batch: int) -> None:
     def sql(source: str) -> Any:
-        return str(postgresql._with_now(source, None).compile(dialect=psycopg_dialect.dialect()))
+        return postgresql._for_the_driver(source, False)
 
     gate, close = sql(postgresql._GATE), sql(postgresql._CLOSE)
     claim = sql(postgresql._claim_sql(False, True, False, False))
@@ -86,7 +85,7 @@ def bare_postgresql(url: str, batch: int) -> None:
             rows = conn.execute(
                 claim,
                 {"worker": "bare", "pid": None, "lease": 30.0, "limit": batch, "queue": "default", "keys": [KEY],
-                 "run_ids": [new_id() for _ in range(batch)]},
+                 "run_ids": postgresql._array(new_id() for _ in range(batch))},
             ).fetchall()  # fmt: skip
             conn.commit()
             closings = [_closing(row[0], row[1]) for row in rows]

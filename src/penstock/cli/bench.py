@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import statistics
 import subprocess
@@ -140,6 +141,9 @@ def workers(url: str, processes: int, concurrency: int) -> Iterator[None]:
 
 def work(concurrency: int) -> None:
     """A worker process of the bench; it keeps its log to itself."""
-    structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
     with opened(os.environ["PENSTOCK_DATABASE_URL"]) as app:
         app.worker(concurrency, grace=1).run()

@@ -54,7 +54,7 @@ def claim(
         run_ids=tuple(run_ids),
         heed_reservations=entered.reserved,
     )
-    return [rows.claim(row, worker) for row in tx.dialect.claim(tx.conn, tx.moment, request)]
+    return list(tx.dialect.claim(tx.conn, tx.moment, request))
 
 
 def held(tx: Tx, run_ids: Sequence[UUID]) -> list[Claim]:

@@ -123,7 +123,7 @@ class Database:
     def write(self) -> Iterator[Tx]:
         """A write transaction, committed when the block ends well. On SQLite it holds the one write lock from its start."""
         with translated(self.url), self.engine.connect() as plain:
-            conn = plain.execution_options(penstock_write=True)
+            conn = plain.execution_options(penstock_write=True, penstock_own=True)
             with conn.begin():
                 yield Tx(conn, self.dialect, self.moment())
                 failpoints.reach("commit.before")
@@ -134,7 +134,7 @@ class Database:
         luck was missing or the outcome is not known: then take the long way."""
         try:
             with translated(self.url), self.engine.connect() as plain:
-                conn = plain.execution_options(isolation_level="AUTOCOMMIT")
+                conn = plain.execution_options(isolation_level="AUTOCOMMIT", penstock_own=True)
                 failpoints.reach("commit.before")
                 done = work(Tx(conn, self.dialect, self.moment()))
                 failpoints.reach("commit.after")

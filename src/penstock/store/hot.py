@@ -10,6 +10,9 @@ from typing import NamedTuple
 from uuid import UUID
 
 from penstock.core.decide import Resolution
+from penstock.core.status import RetryMode
+
+RETRY_MODES = {mode.value: mode for mode in RetryMode}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from penstock.store.hot import NewJob, Written
 from penstock.store.tables import jobs
 
 _JOB_FIELDS = frozenset(Job.__dataclass_fields__)
-_RETRY_MODES = {mode.value: mode for mode in RetryMode}
 JOB_COLUMNS = [column for column in jobs.c if column.name in _JOB_FIELDS]
 
 
@@ -40,12 +39,7 @@ def run(row: Mapping[Any, Any]) -> Run:
 
 
 def claim(row: Mapping[Any, Any], worker_id: str) -> Claim:
-    values = {**row, "retry_mode": _RETRY_MODES[row["retry_mode"]]}
-    if isinstance(row["params"], str):
-        values["params"] = {} if row["params"] == "{}" else json.loads(row["params"])
-    if isinstance(row["trace"], str):
-        values["trace"] = json.loads(row["trace"])
-    return Claim(worker_id=worker_id, **values)
+    return Claim(worker_id=worker_id, **{**row, "retry_mode": RetryMode(row["retry_mode"])})
 
 
 def tenant(row: Mapping[Any, Any]) -> Tenant:

@@ -75,6 +75,8 @@ class Pump(Service):
         self._finished: list[RunControl] = []
         self._closed = False
         self._hungry = True
+        self._asking = offer.concurrency
+        """How many to ask for: few where few came, so that a claim costs what it brings."""
         self._look_at = 0.0
         self._looked_ahead_at = 0.0
         self._pid = os.getpid()
@@ -141,7 +143,7 @@ class Pump(Service):
         if self._closed:
             return 0
         held = len(self._flight.runs) - len(self._finished)
-        return max(0, min(self.pace.capacity - held, MAX_CLAIM))
+        return max(0, min(self.pace.capacity - held, self._asking))
 
     def _exchange(self, room: int) -> None:
         finished, self._finished = self._finished, []
@@ -229,8 +231,10 @@ class Pump(Service):
         """After a claim: is there more at once, or when is it worth looking again?"""
         self._hungry = room == 0 or taken >= room
         if self._hungry:
+            self._asking = min(MAX_CLAIM, max(self._asking, 2 * taken))
             self.resting.clear()
             return
+        self._asking = max(self._offer.concurrency, 2 * taken)
         self.resting.set()
         now = time.monotonic()
         wait = self._ground.config.poll_seconds * (0.75 + random.random() / 2)

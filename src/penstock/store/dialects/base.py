@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.engine import URL
 from sqlalchemy.sql import ColumnElement, Executable
 
+from penstock.core.nouns import Claim
 from penstock.store.hot import ClaimRequest, Closed, Closing, Gate, NewJob, Written
 
 
@@ -49,9 +50,7 @@ class Dialect(Protocol):
 
     def gate(self, conn: Connection, moment: datetime | None) -> Gate: ...
 
-    def claim(
-        self, conn: Connection, moment: datetime | None, request: ClaimRequest
-    ) -> Sequence[Mapping[str, Any]]: ...
+    def claim(self, conn: Connection, moment: datetime | None, request: ClaimRequest) -> Sequence[Claim]: ...
 
     def heartbeat(
         self, conn: Connection, moment: datetime | None, pairs: Sequence[tuple[UUID, UUID]], lease_seconds: float

@@ -3,6 +3,7 @@ travel as one JSON argument, because a statement per row costs five times as muc
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import threading
 from collections import Counter
@@ -19,10 +20,11 @@ from sqlalchemy.sql import ColumnElement, Executable, cast, type_coerce
 from sqlalchemy.types import BigInteger
 
 from penstock.core.clock import ForwardClock
+from penstock.core.nouns import Claim
 from penstock.core.payload import dumps
 from penstock.core.position import place, step
 from penstock.store import failpoints
-from penstock.store.hot import ClaimRequest, Closed, Closing, Gate, NewJob, Written, bucket, minute_of
+from penstock.store.hot import RETRY_MODES, ClaimRequest, Closed, Closing, Gate, NewJob, Written, bucket, minute_of
 from penstock.store.types import UtcTime, from_micros, to_micros
 
 _clock = ForwardClock()
@@ -124,7 +126,7 @@ class SqliteDialect:
         [(due, limited, reserved, queues)] = _run(conn, _GATE, {"now": to_micros(moment or _clock.now())})
         return Gate(bool(due), bool(limited), bool(reserved), tuple(queues.split("\n")) if queues else ())
 
-    def claim(self, conn: Connection, moment: datetime | None, request: ClaimRequest) -> Sequence[Mapping[str, Any]]:
+    def claim(self, conn: Connection, moment: datetime | None, request: ClaimRequest) -> Sequence[Claim]:
         now = to_micros(moment or _clock.now())
         find = _find(
             len(request.queues), request.keys is not None, request.tenant_id is not None, request.heed_reservations
@@ -151,7 +153,7 @@ class SqliteDialect:
         slugs = {tenant_id: (UUID(tenant_id), slug) for tenant_id, slug in tenants}
         lease_expires_at = from_micros(lease)
         return [
-            _claimed(taken[job_id], run_id, slugs, lease_expires_at)
+            _claimed(taken[job_id], run_id, slugs, lease_expires_at, request.worker)
             for job_id, run_id in run_ids.items()
             if job_id in taken
         ]
@@ -299,22 +301,19 @@ def _tally(conn: Connection, closed: Sequence[_ClosedRow], by_run: Mapping[str, 
 
 
 def _claimed(
-    row: Any, run_id: UUID, slugs: Mapping[str, tuple[UUID, str]], lease_expires_at: datetime
-) -> dict[str, Any]:
+    row: Any, run_id: UUID, slugs: Mapping[str, tuple[UUID, str]], lease_expires_at: datetime, worker: str
+) -> Claim:
     (
         id_, tenant_id, definition_id, key, queue, params, attempt_no, max_attempts, retry_mode, root_id, group_id, trace,
         correlation_id, started,
     ) = row  # fmt: skip
     job_id = UUID(id_)
-    tenant, slug = slugs[tenant_id]
-    return {
-        "job_id": job_id, "run_id": run_id, "tenant_id": tenant, "tenant_slug": slug,
-        "definition_id": _uuid(definition_id) if definition_id else None, "key": key, "queue": queue, "params": params,
-        "attempt_no": attempt_no, "max_attempts": max_attempts, "retry_mode": retry_mode,
-        "root_id": job_id if root_id == id_ else UUID(root_id), "group_id": UUID(group_id) if group_id else None,
-        "started_at": from_micros(started), "lease_expires_at": lease_expires_at, "trace": trace,
-        "correlation_id": correlation_id,
-    }  # fmt: skip
+    return Claim(
+        job_id, run_id, *slugs[tenant_id], _uuid(definition_id) if definition_id else None, key, queue,
+        {} if params == "{}" else json.loads(params), attempt_no, max_attempts, RETRY_MODES[retry_mode],
+        job_id if root_id == id_ else UUID(root_id), UUID(group_id) if group_id else None, worker, from_micros(started),
+        lease_expires_at, json.loads(trace) if trace else None, correlation_id,
+    )  # fmt: skip
 
 
 _uuid = lru_cache(maxsize=1024)(UUID)
