@@ -7,19 +7,19 @@ import random
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from queue import Empty
-from typing import Any
 from uuid import UUID
 
-from penstock.core.errors import DatabaseError, PenstockError
+from penstock.core.errors import DatabaseError
 from penstock.core.nouns import Claim
-from penstock.core.outcomes import NOTHING, Failed, Outcome, Succeeded
+from penstock.core.outcomes import Outcome
 from penstock.queue.claim import claim, release
 from penstock.queue.ground import Ground
 from penstock.queue.record import finish_many
-from penstock.store import definitions, failpoints
+from penstock.store import definitions
 from penstock.store.wake import seconds_to_next_due
+from penstock.worker.completer import Completer
 from penstock.worker.control import RunControl
 from penstock.worker.flight import Flight
 from penstock.worker.heartbeat import Heartbeater
@@ -60,7 +60,14 @@ class Pump(Service):
     name = "pump"
 
     def __init__(
-        self, ground: Ground, job_ground: Ground, offer: Offer, flight: Flight, reporter: Reporter, beats: Heartbeater
+        self,
+        ground: Ground,
+        job_ground: Ground,
+        offer: Offer,
+        flight: Flight,
+        reporter: Reporter,
+        beats: Heartbeater,
+        completer: Completer,
     ) -> None:
         super().__init__()
         self.pace = Pace(offer.concurrency)
@@ -72,6 +79,7 @@ class Pump(Service):
         self._flight = flight
         self._reporter = reporter
         self._beats = beats
+        self._completer = completer
         self._finished: list[RunControl] = []
         self._closed = False
         self._hungry = True
@@ -117,7 +125,7 @@ class Pump(Service):
         until = time.monotonic() + LINGER_SECONDS
         enough = max(1, self.pace.capacity // 2)
         while True:
-            waiting = len(self._flight.runs) - len(self._finished)
+            waiting = len(self._flight.runs) - len(self._finished) - self._completer.pending
             left = until - time.monotonic()
             linger = 0 < len(self._finished) < min(enough, len(self._finished) + waiting) and left > 0
             try:
@@ -142,18 +150,16 @@ class Pump(Service):
     def _room(self) -> int:
         if self._closed:
             return 0
-        held = len(self._flight.runs) - len(self._finished)
+        held = len(self._flight.runs) - len(self._finished) - self._completer.pending
         return max(0, min(self.pace.capacity - held, self._asking))
 
     def _exchange(self, room: int) -> None:
         finished, self._finished = self._finished, []
-        failpoints.reach("worker.before_report")
-        self._reporter.write([control for control in finished if control.progress is not None])
-        reports = [
-            (control.claim.job_id, control.claim.run_id, control.outcome)
-            for control in finished
-            if control.outcome is not None and not control.lost
-        ]
+        seconds = [control.seconds for control in finished]
+        if room and self._completer.takes(finished):
+            self._completer.hand_over(finished)
+            finished = []
+        reports = self._completer.reports_of(finished) if finished else []
         lost: set[UUID] = set()
         asked_at = time.monotonic()
         try:
@@ -166,11 +172,13 @@ class Pump(Service):
             self._finished = finished + self._finished
             raise
         except Exception as error:
+            if not finished:
+                raise
             taken = []
-            lost = self._report_one_by_one(finished, error)
-        self._landed(finished, lost)
+            lost = self._completer.one_by_one(finished, error)
+        self._completer.landed(finished, lost)
         self._board(taken, asked_at)
-        self.pace.ran([control.seconds for control in finished])
+        self.pace.ran(seconds)
         self._rest(room, len(taken))
 
     def _claim(self, room: int, reports: Sequence[tuple[UUID, UUID, Outcome]], lost: set[UUID]) -> list[Claim]:
@@ -186,13 +194,6 @@ class Pump(Service):
             reports=reports,
             lost=lost,
         )
-
-    def _landed(self, finished: list[RunControl], lost: set[UUID]) -> None:
-        for control in finished:
-            self._flight.land(control)
-            if control.lost or (lost and control.claim.run_id in lost):
-                control.lost = True
-                self.log.warning("lease_lost", outcome=type(control.outcome).__name__, **control.labels)
 
     def _board(self, taken: list[Claim], asked_at: float) -> None:
         if not taken:
@@ -270,6 +271,7 @@ class Pump(Service):
 
     def drain(self, until: float) -> None:
         """Report everything that is left, as long as there is time. For the end of the worker's life."""
+        self._completer.wait(until)
         while True:
             while True:
                 try:
@@ -289,37 +291,3 @@ class Pump(Service):
         except DatabaseError as error:
             self.failed(error)
             return False
-
-    def _report_one_by_one(self, finished: list[RunControl], cause: Exception) -> set[UUID]:
-        """A batch that cannot be written must not take the others down with it, nor be tried for ever."""
-        lost: set[UUID] = set()
-        for control in finished:
-            if control.outcome is None or control.lost:
-                continue
-            key = (control.claim.job_id, control.claim.run_id)
-            try:
-                lost |= finish_many(self._ground, [(*key, control.outcome)], self._offer.worker_id)
-            except DatabaseError:
-                raise
-            except Exception as error:
-                self.log.error("unreportable", error=str(error), **control.labels)
-                instead = _without_the_unwritable(control.outcome, error)
-                lost |= finish_many(self._ground, [(*key, instead)], self._offer.worker_id)
-        if not any(control.outcome for control in finished):
-            raise cause
-        return lost
-
-
-def _without_the_unwritable(outcome: Outcome, error: Exception) -> Outcome:
-    why = str(error) if isinstance(error, PenstockError) else type(error).__name__
-    if isinstance(outcome, Succeeded):
-        return Failed(f"Its outcome could not be written: {clean(why)}", fatal=True)
-    fields: dict[str, Any] = {
-        name: clean(text) for name in ("error", "reason") if isinstance(text := getattr(outcome, name, None), str)
-    }
-    return replace(outcome, evidence=NOTHING, **fields)
-
-
-def clean(text: str) -> str:
-    """Text that both databases can hold."""
-    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()

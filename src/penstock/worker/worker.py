@@ -21,6 +21,7 @@ from penstock.queue.identity import process_identity
 from penstock.queue.recover import recover
 from penstock.run.context import Runner
 from penstock.store.database import Database
+from penstock.worker.completer import Completer
 from penstock.worker.executors import Executors
 from penstock.worker.flight import Flight
 from penstock.worker.heartbeat import Guard, Heartbeater
@@ -110,7 +111,8 @@ class Worker:
         offer, flight = self.offer, self.flight
         self._heartbeater = Heartbeater(ground, offer.worker_id, flight, offer.lease_seconds)
         self._reporter = Reporter(ground)
-        self.pump = Pump(ground, self._ground, offer, flight, self._reporter, self._heartbeater)
+        completer = Completer(ground, offer.worker_id, flight, self._reporter)
+        self.pump = Pump(ground, self._ground, offer, flight, self._reporter, self._heartbeater, completer)
         self.presence = Presence(ground, offer, flight, os.getpid(), self._metadata)
         self._executors = Executors(flight, self._by_key, offer.concurrency)
         self._services: list[Service] = [
@@ -120,6 +122,7 @@ class Worker:
             self.presence,
             Watchdog(ground, flight, offer.lease_seconds),
             self.pump,
+            completer,
             Waker(ground, flight, self.pump, offer.queues),
         ]
 

@@ -35,6 +35,7 @@ CONNECT_ARGS = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
     "application_name": "penstock",
+    "prepare_threshold": 1,
 }
 
 
@@ -58,6 +59,7 @@ class PostgresDialect:
             max_overflow=pool_size,
             pool_timeout=busy_timeout,
             pool_recycle=1800,
+            pool_use_lifo=True,  # the connection that has the statements prepared, not each in turn
             use_native_hstore=False,
             connect_args=connect_args,
         )
