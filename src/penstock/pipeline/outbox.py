@@ -1,14 +1,13 @@
 """Finished keys on their way to the database, several in one transaction.
 
 Where make() takes a millisecond, a commit of its own for each key would cost more than the work. So finished keys wait
-here for company, for at most a twentieth of a second, and go in together: all their rows, and the completion of their
+here for company, for at most a quarter of a second, and go in together: all their rows, and the completion of their
 jobs. If anything is wrong with one of them, each goes in alone, and only that one fails.
 """
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,8 +16,8 @@ from penstock.pipeline.connection import Connection
 from penstock.pipeline.make import MakeScope, Pending, write_pending
 from penstock.store.database import Tx
 
-COMPANY = 50
-LINGER = 0.05
+COMPANY = 200
+LINGER = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class Outbox:
         self._waiting: list[Finished] = []
         self._tables: set[str] = set()
         self._filled = threading.Event()
-        self._closed = False
+        self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
     def add(self, finished: Finished) -> None:
@@ -79,7 +78,7 @@ class Outbox:
 
     def close(self) -> None:
         self.flush()
-        self._closed = True
+        self._closed.set()
         self._filled.set()
         if self._thread is not None:
             self._thread.join()
@@ -107,8 +106,7 @@ class Outbox:
     def _run(self) -> None:
         while True:
             self._filled.wait()
-            if self._closed:
-                return
             self._filled.clear()
-            time.sleep(LINGER)
+            if self._closed.wait(LINGER):
+                return
             self.flush()
