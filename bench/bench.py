@@ -31,8 +31,8 @@ class Scale:
     """Whether peers too are measured with two worker processes."""
 
 
-FULL = Scale(3, 50_000, 1_000, 200, 1_000_000, 1_000_000, 1_000, 10_000, 2_000, 100_000, 4.0, True)
-QUICK = Scale(1, 8_000, 200, 50, 100_000, 100_000, 150, 1_000, 150, 5_000, 1.0, False)
+FULL = Scale(2, 50_000, 1_000, 100, 1_000_000, 1_000_000, 1_000, 10_000, 2_000, 100_000, 3.0, True)
+QUICK = Scale(1, 6_000, 200, 30, 50_000, 50_000, 200, 1_000, 100, 4_000, 1.0, False)
 TINY = Scale(1, 60, 5, 3, 200, 200, 3, 20, 4, 20, 0.2, False)
 """For the tests of the bench itself."""
 
@@ -62,9 +62,11 @@ class Bench:
             self.sizes[cell] = size
         print(f"  {workload:34} {system:24} {value:12,.2f} {unit}", file=sys.stderr, flush=True)
 
-    def each(self, workload: str, measure: Callable[[Peer], None], ours: bool = False) -> None:
+    def each(
+        self, workload: str, measure: Callable[[Peer], None], ours: bool = False, times: int | None = None
+    ) -> None:
         """Measure the systems in turn, as often as is asked for. One that fails is named, and left out from then on."""
-        for _ in range(self.scale.repeats):
+        for _ in range(self.scale.repeats if times is None else times):
             for peer in self.present():
                 if ours and peer.name != "penstock":
                     continue

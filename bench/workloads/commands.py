@@ -42,8 +42,8 @@ def through_a_worker(bench: Bench, peer: Peer, n: int) -> None:
             started = time.perf_counter()
             worker.start()
             try:
-                while app.jobs.summary().counts[JobStatus.SUCCEEDED] < n:
-                    time.sleep(0.02)
+                while app.jobs.list((JobStatus.QUEUED, JobStatus.RUNNING), limit=1):
+                    time.sleep(0.05)  # seldom: whoever asks shares the worker's interpreter
                     if time.perf_counter() - started > 120:
                         raise Missing("the commands did not end in two minutes")
                 took = time.perf_counter() - started

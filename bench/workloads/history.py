@@ -22,8 +22,8 @@ DRAIN_OPEN, LATENCY_OPEN = "drain, beside an open transaction", "latency, beside
 
 
 def history(bench: Bench) -> None:
-    bench.each(DRAIN, lambda peer: grown(bench, peer), ours=True)
-    bench.each(DRAIN_OPEN, lambda peer: beside_a_transaction(bench, peer), ours=True)
+    bench.each(DRAIN, lambda peer: grown(bench, peer), ours=True, times=1)
+    bench.each(DRAIN_OPEN, lambda peer: beside_a_transaction(bench, peer), ours=True, times=1)
 
 
 def grown(bench: Bench, peer: Peer) -> None:

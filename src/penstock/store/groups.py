@@ -5,7 +5,6 @@ from __future__ import annotations
 from uuid import UUID
 
 from sqlalchemy import and_, func, insert, select, update
-from sqlalchemy.orm import aliased
 
 from penstock.core.nouns import Job
 from penstock.core.status import JobStatus, WaitsFor
@@ -36,7 +35,7 @@ def listed(tx: Tx, tenant_id: UUID, limit: int, offset: int = 0) -> list[UUID]:
 
 def members(tx: Tx, group_id: UUID) -> list[Job]:
     """Every member by its chain's last job, in the group's order."""
-    retry = aliased(jobs)
+    retry = jobs.alias()
     newer = select(retry.c.id).where(retry.c.retry_of == jobs.c.id).exists()
     query = (
         select(*rows.JOB_COLUMNS).where(jobs.c.group_id == group_id, ~newer).order_by(jobs.c.group_position, jobs.c.id)
@@ -75,7 +74,7 @@ def _on_the_move(tx: Tx, group_id: UUID) -> bool:
 
 
 def _died_before(tx: Tx, group_id: UUID, position: int) -> bool:
-    retry = aliased(jobs)
+    retry = jobs.alias()
     newer = select(retry.c.id).where(retry.c.retry_of == jobs.c.id).exists()
     died = select(jobs.c.id).where(
         jobs.c.group_id == group_id, jobs.c.group_position < position, died_in_group(), ~newer

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine
-from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
 from penstock.core.errors import InvalidInput
@@ -25,7 +25,7 @@ def guest_connection(given: Any, dialect: Dialect) -> Iterator[Connection]:
         if not given.in_transaction():
             given.begin()  # what any statement of the caller's would have done
         yield given
-    elif isinstance(given, Session):
+    elif _is_session(given):
         yield given.connection()
     elif dialect.is_raw_connection(given):
         with dialect.plain_rows(given):
@@ -40,6 +40,12 @@ def guest_connection(given: Any, dialect: Dialect) -> Iterator[Connection]:
             f"connection is a {type(given).__module__}.{type(given).__name__}; expected a SQLAlchemy Connection or Session "
             f"(async: call through run_sync), or a raw {dialect.driver_name} connection."
         )
+
+
+def _is_session(given: Any) -> bool:
+    """Whoever brings one has loaded the ORM; we ourselves do without, and without its share of memory and start-up."""
+    orm = sys.modules.get("sqlalchemy.orm")
+    return orm is not None and isinstance(given, orm.Session)
 
 
 def _guest_engine(dialect: Dialect) -> Engine:

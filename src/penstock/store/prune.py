@@ -8,7 +8,6 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Table, delete, func, or_, select
-from sqlalchemy.orm import aliased
 
 from penstock.core.status import TERMINAL, JobStatus
 from penstock.store.database import Tx
@@ -36,7 +35,7 @@ def finished_jobs(tx: Tx, before: datetime, statuses: Sequence[JobStatus], tenan
     A retry chain goes as one, by the status and the end of its last job: a chain without its end would be taken for one
     whose retry is missing. A member stays until its whole group has ended.
     """
-    other = aliased(jobs)
+    other = jobs.alias()
     retried = select(other.c.id).where(other.c.retry_of == jobs.c.id).exists()
     group_goes_on = (
         select(other.c.id).where(other.c.group_id == jobs.c.group_id, other.c.status.not_in(TERMINAL)).exists()

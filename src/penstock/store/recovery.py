@@ -7,7 +7,6 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import and_, insert, or_, select, text, update
-from sqlalchemy.orm import aliased
 
 from penstock.core.ids import new_id
 from penstock.core.status import JobStatus, RetryMode, RunStatus
@@ -108,7 +107,7 @@ def close_stray_runs(tx: Tx) -> int:
 def failed_without_retry(tx: Tx) -> list[UUID]:
     """Superseded jobs whose retry was never written (seed 004 §4.4): it must not happen, and is mended if it does."""
     _by_index(tx)
-    retry = aliased(jobs)
+    retry = jobs.alias()
     newer = select(retry.c.id).where(retry.c.retry_of == jobs.c.id).exists()
     query = (
         select(jobs.c.id)

@@ -9,7 +9,6 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import func, insert, literal, literal_column, or_, select, tuple_, update
-from sqlalchemy.orm import aliased
 
 from penstock.core.ids import new_id
 from penstock.core.reach import Trigger
@@ -138,7 +137,7 @@ def facts(tx: Tx, ids: Sequence[UUID]) -> dict[UUID, Facts]:
         return {}
     counted = select(jobs.c.trigger_id, func.count()).where(jobs.c.trigger_id.in_(ids), is_active_of_trigger())
     active = {row[0]: int(row[1]) for row in tx.rows(counted.group_by(jobs.c.trigger_id))}
-    newest = aliased(jobs)
+    newest = jobs.alias()
     recent = select(newest.c.id).where(newest.c.trigger_id == triggers.c.id).order_by(newest.c.id.desc()).limit(RECENT)
     ended = (
         select(triggers.c.id, func.max(jobs.c.finished_at))

@@ -13,7 +13,7 @@ from select import POLLIN, poll
 from typing import Any, ClassVar
 from uuid import UUID
 
-from sqlalchemy import Connection, Engine, event, func, select, text
+from sqlalchemy import Connection, Engine, TextClause, event, func, select, text
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.sql import ColumnElement, Executable
@@ -225,7 +225,7 @@ def _run(conn: Connection, sql: str, moment: datetime | None, params: dict[str, 
     if moment is not None:
         params["moment"] = moment
     if "penstock_own" not in conn.get_execution_options():
-        return conn.execute(text(_timed(sql, moment is not None)), params).all()
+        return conn.execute(_for_guests(sql, moment is not None), params).all()
     cursor = conn.connection.cursor()
     statement = _for_the_driver(sql, moment is not None)
     try:
@@ -240,6 +240,11 @@ def _run(conn: Connection, sql: str, moment: datetime | None, params: dict[str, 
 @lru_cache(maxsize=256)
 def _timed(sql: str, injected: bool) -> str:
     return sql.replace("{now}", "CAST(:moment AS timestamptz)" if injected else "statement_timestamp()")
+
+
+@lru_cache(maxsize=256)
+def _for_guests(sql: str, injected: bool) -> TextClause:
+    return text(_timed(sql, injected))
 
 
 @lru_cache(maxsize=256)
