@@ -26,6 +26,7 @@ def report(bench: Bench, versions: dict[str, str], seconds: float, out: Path | N
         machine(seconds),
         "![Jobs drained a second by one worker process](benchmarks.svg)" if out else "",
         "## The bars", judged(bench),
+        (Path(__file__).parent / "missed.md").read_text().strip(),
         "## Everything measured", *tables(bench),
         "## Who took part", settings(bench, versions),
     ]  # fmt: skip

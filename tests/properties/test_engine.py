@@ -66,6 +66,4 @@ def test_the_engine_does_what_the_model_says(engine: sa.Engine) -> None:
             return Penstock(engine, clock=clock)
 
     factory: Any = OnThisDatabase
-    # A step on PostgreSQL costs twice one on SQLite; the suite's time is shared fairly.
-    examples = PROFILE.max_examples if SOAK or engine.name == "sqlite" else PROFILE.max_examples // 2
-    run_state_machine_as_test(factory, settings=settings(PROFILE, max_examples=examples))
+    run_state_machine_as_test(factory, settings=PROFILE)
