@@ -18,7 +18,7 @@ from penstock.core.status import RetryMode, Source, one_of
 from penstock.queue.ground import Ground
 from penstock.store import jobs, queues, rows, tenants
 from penstock.store.database import Tx
-from penstock.store.hot import NewJob, Written
+from penstock.store.hot import Alike, NewJob, Written
 
 BULK = 5_000
 
@@ -89,10 +89,15 @@ def _checked(
     tenant_id: UUID, key: str, given: Mapping[str, Any], options: Options, definition: Definition, validator: Validator
 ) -> NewJob:
     require_object("params", given)
+    return _new_job(tenant_id, definition, _text_of(key, given, definition, validator), options)
+
+
+def _text_of(key: str, given: Mapping[str, Any], definition: Definition, validator: Validator) -> str:
+    """The params as they are stored: with the defaults, checked."""
     params = merge(definition.default_params, given) if definition.default_params else given
     text = plain("params", params)
     validate(key, validator, params)
-    return _new_job(tenant_id, definition, text, options)
+    return text
 
 
 def _new_job(tenant_id: UUID, definition: Definition, params: str, options: Options) -> NewJob:
@@ -159,9 +164,8 @@ def enqueue(
 def _enqueue_at_once(
     ground: Ground, tenant_id: UUID, key: str, given: Mapping[str, Any], options: Options, first: list[NewJob]
 ) -> Job | None:
-    """What is remembered is enough for most jobs: one statement, with no transaction around it. None if it was not enough;
-    what was prepared is then in `first`."""
-    remembered = None if options.adhoc or not ground.db.one_statement_commits else ground.remembered(tenant_id, key)
+    """What is remembered is enough for most jobs. None if it was not; what was prepared is then in `first`."""
+    remembered = None if options.adhoc or not ground.db.has_short_way else ground.remembered(tenant_id, key)
     if remembered is None:
         return None
     new = _checked(tenant_id, key, given, options, *remembered)
@@ -230,39 +234,62 @@ def enqueue_many(
     given = list(many)
     if options.dedupe_key is not None:
         raise Conflict("enqueue_many takes no dedupe_key: it would make one job of many. Enqueue them one by one.")
+    ids = [new_id() for _ in given]
+    if not given:
+        return ids
     if connection is not None:
         with ground.db.joined(connection) as tx:
-            return [job.id for job in _many_in(ground, tx, tenant_id, key, given, options)]
-    made: list[NewJob] = []
+            _many_in(ground, tx, tenant_id, key, given, options, ids)
+        return ids
+    tried: list[bool] = []
 
-    def work(tx: Tx) -> None:
-        if made and jobs.get(tx, tenant_id, made[0].id) is not None:
-            return  # an earlier try was committed after all, and with the first all of them
-        made[:] = _many_in(ground, tx, tenant_id, key, given, options)
+    def work(tx: Tx) -> str | None:
+        if tried and jobs.get(tx, tenant_id, ids[0]) is not None:
+            return None  # an earlier try was committed after all, and with the first all of them
+        tried.append(True)
+        return _many_in(ground, tx, tenant_id, key, given, options, ids)
 
-    ground.db.transact(work, retry_disconnects=True)
-    ground.known_queues |= {job.queue for job in made}
-    return [job.id for job in made]
+    queue = ground.db.transact(work, retry_disconnects=True)
+    if queue is not None:
+        ground.known_queues.add(queue)
+    return ids
 
 
 def _many_in(
-    ground: Ground, tx: Tx, tenant_id: UUID, key: str, given: Sequence[Mapping[str, Any]], options: Options
-) -> list[NewJob]:
-    made: list[NewJob] = []
-    for start in range(0, len(given), BULK):
-        chunk = given[start : start + BULK]
-        new = [prepare(ground, tx, tenant_id, key, params, options) for params in chunk]
-        written = write(ground, tx, new)
-        if not written and new:
-            new = [
-                prepare(ground, tx, tenant_id, key, params, options, fresh=number == 0)
-                for number, params in enumerate(chunk)
-            ]
-            written = write(ground, tx, new)
-        if len(written) != len(new):
+    ground: Ground,
+    tx: Tx,
+    tenant_id: UUID,
+    key: str,
+    given: Sequence[Mapping[str, Any]],
+    options: Options,
+    ids: Sequence[UUID],
+) -> str:
+    """Write them in chunks; answers their queue."""
+    for fresh in (False, True):
+        first = prepare(ground, tx, tenant_id, key, given[0], options, fresh=fresh)
+        if first.queue not in ground.known_queues:
+            queues.ensure(tx, first.queue)
+        for start in range(0, len(given), BULK):
+            chunk = given[start : start + BULK]
+            texts = [_checked_params(ground, tx, tenant_id, key, params, options) for params in chunk]
+            written = jobs.insert_alike(tx, Alike(first, ids[start : start + BULK], texts))
+            if written == len(chunk):
+                continue
+            if written == 0 and start == 0 and not fresh:
+                break  # the definition changed since we read it: look again
             _require_active(tx, tenant_id)
             raise Conflict(
                 f"The definition {key!r} changed while its jobs were being written; none was enqueued. Try again."
             )
-        made += new
-    return made
+        else:
+            return first.queue
+    raise AssertionError("the second look either writes or raises")
+
+
+def _checked_params(
+    ground: Ground, tx: Tx, tenant_id: UUID, key: str, given: Mapping[str, Any], options: Options
+) -> str:
+    require_object("params", given)
+    if options.adhoc:
+        return plain("params", given)
+    return _text_of(key, given, *ground.definition(tx, tenant_id, key))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import random
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -90,8 +89,7 @@ class Database:
         self.dialect = dialect_for(self.engine.dialect.name)
         self.clock = clock
         self.busy_timeout = busy_timeout
-        self._pid = os.getpid()
-        self._local = threading.local()
+        self._marks = {"penstock_own": True} if self._owns_engine else {}
 
     @property
     def url(self) -> URL:
@@ -103,9 +101,9 @@ class Database:
         return self.dialect.name
 
     @property
-    def one_statement_commits(self) -> bool:
-        """Whether `at_once` saves anything: where the database is across a network, and a write is one statement."""
-        return self.name == "postgresql"
+    def has_short_way(self) -> bool:
+        """Whether `at_once` may be used: on an engine of our own making, whose driver and settings we know."""
+        return self._owns_engine
 
     def moment(self) -> datetime | None:
         """The time, where it is ours to tell: an injected clock, or SQLite's, which is the machine's."""
@@ -123,27 +121,53 @@ class Database:
     def write(self) -> Iterator[Tx]:
         """A write transaction, committed when the block ends well. On SQLite it holds the one write lock from its start."""
         with translated(self.url), self.engine.connect() as plain:
-            conn = plain.execution_options(penstock_write=True, penstock_own=True)
+            conn = plain.execution_options(penstock_write=True, **self._marks)
             with conn.begin():
                 yield Tx(conn, self.dialect, self.moment())
                 failpoints.reach("commit.before")
             failpoints.reach("commit.after")
 
     def at_once(self, work: Callable[[Tx], T]) -> T | None:
-        """One statement as a transaction by itself: one round trip, where BEGIN and COMMIT would be two more. None if only
-        luck was missing or the outcome is not known: then take the long way."""
+        """A small write on the shortest way there is. None if only luck was missing or the outcome is not known: then take
+        the long way, `transact`."""
+        way = self._by_one_statement if self.name == "postgresql" else self._by_bare_transaction
         try:
-            with translated(self.url), self.engine.connect() as plain:
-                conn = plain.execution_options(isolation_level="AUTOCOMMIT", penstock_own=True)
-                failpoints.reach("commit.before")
-                done = work(Tx(conn, self.dialect, self.moment()))
-                failpoints.reach("commit.after")
-                return done
+            with translated(self.url):
+                return way(work)
         except Exception as error:
             cause = _cause(error)
             if is_transient(cause) or is_disconnect(cause):
                 return None
             raise
+
+    def _by_one_statement(self, work: Callable[[Tx], T]) -> T:
+        """One statement is a transaction by itself: one round trip, where BEGIN and COMMIT would be two more."""
+        with self.engine.connect() as plain:
+            conn = plain.execution_options(isolation_level="AUTOCOMMIT", penstock_own=True)
+            failpoints.reach("commit.before")
+            done = work(Tx(conn, self.dialect, self.moment()))
+            failpoints.reach("commit.after")
+            return done
+
+    def _by_bare_transaction(self, work: Callable[[Tx], T]) -> T:
+        """BEGIN and COMMIT on the driver's connection: on a local file SQLAlchemy's share would be as long as the commit."""
+        borrowed = self.engine.raw_connection()
+        try:
+            cursor = borrowed.cursor()
+            cursor.execute("BEGIN IMMEDIATE")
+            try:
+                bare: Any = _Bare(borrowed)
+                done = work(Tx(bare, self.dialect, self.moment()))
+                failpoints.reach("commit.before")
+            except BaseException:
+                cursor.execute("ROLLBACK")
+                raise
+            cursor.execute("COMMIT")
+            failpoints.reach("commit.after")
+            cursor.close()
+            return done
+        finally:
+            borrowed.close()
 
     def transact(self, work: Callable[[Tx], T], *, retry_disconnects: bool = False) -> T:
         """Run `work` in a write transaction, again when the database says that only luck was missing.
@@ -183,6 +207,15 @@ class Database:
     def close(self) -> None:
         if self._owns_engine:
             self.engine.dispose()
+
+
+class _Bare:
+    """As much of a SQLAlchemy connection as the hot statements of SQLite need."""
+
+    __slots__ = ("connection",)
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
 
 
 def _cause(error: Exception) -> BaseException:

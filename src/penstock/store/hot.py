@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -42,6 +43,15 @@ class NewJob:
     tick_at: datetime | None = None
     created_by: str | None = None
     trace: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """Many jobs of one definition that differ in nothing but their ids and params: what `enqueue_many` writes."""
+
+    first: NewJob
+    ids: Sequence[UUID]
+    params: Sequence[str]
 
 
 class Written(NamedTuple):

@@ -14,7 +14,7 @@ from penstock.core.nouns import Job, Run
 from penstock.core.status import JobStatus
 from penstock.store import failpoints, rows
 from penstock.store.database import Tx
-from penstock.store.hot import NewJob, Written
+from penstock.store.hot import Alike, NewJob, Written
 from penstock.store.tables import is_active, is_claimable, jobs, queues, runs
 
 
@@ -23,6 +23,15 @@ def insert(tx: Tx, new: Sequence[NewJob]) -> dict[UUID, Written]:
     or an active job of the same dedupe key."""
     failpoints.reach("enqueue.before")
     written = {made.id: made for made in tx.dialect.insert_jobs(tx.conn, tx.moment, new)}
+    failpoints.reach("enqueue.after")
+    return written
+
+
+def insert_alike(tx: Tx, many: Alike) -> int:
+    """Write them, each at its place, in their order. Answers how many were written: all, or none if the definition changed
+    or the tenant is inactive."""
+    failpoints.reach("enqueue.before")
+    written = tx.dialect.insert_alike(tx.conn, tx.moment, many)
     failpoints.reach("enqueue.after")
     return written
 

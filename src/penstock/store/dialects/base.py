@@ -13,7 +13,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.sql import ColumnElement, Executable
 
 from penstock.core.nouns import Claim
-from penstock.store.hot import ClaimRequest, Closed, Closing, Gate, NewJob, Written
+from penstock.store.hot import Alike, ClaimRequest, Closed, Closing, Gate, NewJob, Written
 
 
 class Dialect(Protocol):
@@ -47,6 +47,8 @@ class Dialect(Protocol):
     # The hot path: one round trip each, whatever the size of the batch.
 
     def insert_jobs(self, conn: Connection, moment: datetime | None, new: Sequence[NewJob]) -> Sequence[Written]: ...
+
+    def insert_alike(self, conn: Connection, moment: datetime | None, many: Alike) -> int: ...
 
     def gate(self, conn: Connection, moment: datetime | None) -> Gate: ...
 

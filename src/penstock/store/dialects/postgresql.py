@@ -20,7 +20,7 @@ from sqlalchemy.sql import ColumnElement, Executable
 
 from penstock.core.nouns import Claim
 from penstock.core.payload import dumps
-from penstock.store.hot import RETRY_MODES, ClaimRequest, Closed, Closing, Gate, NewJob, Written
+from penstock.store.hot import RETRY_MODES, Alike, ClaimRequest, Closed, Closing, Gate, NewJob, Written
 from penstock.store.types import UtcTime
 
 CHANNEL = "penstock"
@@ -109,6 +109,12 @@ class PostgresDialect:
             rows = dumps([_new_row(job, number) for number, job in enumerate(new)])
             found = _run(conn, _INSERT, moment, {"rows": rows})
         return [Written(row[0], row[1], row[2], row[3].astimezone(UTC), row[4].astimezone(UTC)) for row in found]
+
+    def insert_alike(self, conn: Connection, moment: datetime | None, many: Alike) -> int:
+        # The params are JSON already: together they are an array as they stand.
+        params = {**_new_values(many.first), "ids": _array(many.ids), "many": f"[{','.join(many.params)}]"}
+        ((written,),) = _run(conn, _INSERT_ALIKE, moment, params)
+        return int(written)
 
     def gate(self, conn: Connection, moment: datetime | None) -> Gate:
         ((*_, due, limited, queues),) = _run(conn, _GATE, moment, {"lock": GATE_LOCK})
@@ -313,6 +319,18 @@ _COLUMNS = """id, tenant_id, definition_id, definition_key, queue, status, claim
     position, params, source, source_ref, dedupe_key, correlation_id, scheduled_for, created_at, queued_at, max_attempts,
     retry_mode, root_id, group_id, group_position, trigger_id, tick_at, created_by, trace"""
 
+# The tenant and the definition as the caller saw them, when the job is due and what it waits for: no row if they changed.
+_AS_SEEN = """FROM penstock_tenants t LEFT JOIN penstock_definitions d ON d.id = CAST(:definition_id AS uuid)
+CROSS JOIN LATERAL (
+  SELECT due_at, CASE WHEN CAST(:waits_for_group AS boolean) THEN 'group' WHEN due_at > {now} THEN 'time'
+    WHEN t.max_running IS NOT NULL OR d.max_running IS NOT NULL OR d.paused THEN 'limit' END AS waits_for
+  FROM (SELECT coalesce(CAST(:scheduled_for AS timestamptz),
+                        {now} + make_interval(secs => coalesce(CAST(:delay AS float8), 0))) AS due_at OFFSET 0) AS x OFFSET 0
+) AS w
+WHERE t.id = CAST(:tenant_id AS uuid) AND t.is_active
+  AND (CAST(:definition_id AS uuid) IS NULL OR (d.is_active AND d.version = CAST(:definition_version AS integer)))
+"""
+
 # One job, without what a batch needs: no JSON to take apart, nothing to number, nothing to sort.
 _INSERT_ONE = f"""
 INSERT INTO penstock_jobs ({_COLUMNS})
@@ -323,17 +341,31 @@ SELECT CAST(:id AS uuid), t.id, CAST(:definition_id AS uuid), :definition_key, :
   {{now}}, {{now}}, CAST(:max_attempts AS integer), :retry_mode, CAST(:id AS uuid), CAST(:group_id AS uuid),
   CAST(:group_position AS integer), CAST(:trigger_id AS uuid), CAST(:tick_at AS timestamptz), CAST(:created_by AS text),
   CAST(:trace AS jsonb)
-FROM penstock_tenants t LEFT JOIN penstock_definitions d ON d.id = CAST(:definition_id AS uuid)
-CROSS JOIN LATERAL (
-  SELECT due_at, CASE WHEN CAST(:waits_for_group AS boolean) THEN 'group' WHEN due_at > {{now}} THEN 'time'
-    WHEN t.max_running IS NOT NULL OR d.max_running IS NOT NULL OR d.paused THEN 'limit' END AS waits_for
-  FROM (SELECT coalesce(CAST(:scheduled_for AS timestamptz),
-                        {{now}} + make_interval(secs => coalesce(CAST(:delay AS float8), 0))) AS due_at OFFSET 0) AS x OFFSET 0
-) AS w
-WHERE t.id = CAST(:tenant_id AS uuid) AND t.is_active
-  AND (CAST(:definition_id AS uuid) IS NULL OR (d.is_active AND d.version = CAST(:definition_version AS integer)))
-ON CONFLICT DO NOTHING
+{_AS_SEEN}ON CONFLICT DO NOTHING
 RETURNING id, position, waits_for, scheduled_for, queued_at, CASE WHEN claimable THEN CAST(pg_notify('penstock', queue) AS text) END
+"""
+
+# Many jobs that differ in nothing but their ids and params.
+_INSERT_ALIKE = f"""
+WITH b AS MATERIALIZED (
+  SELECT t.id AS tenant_id, w.waits_for, w.due_at, greatest(1, 100 / t.weight) AS stride,
+    {_BASE.format(tenant_id="t.id", priority="CAST(:priority AS integer)")} AS base
+  {_AS_SEEN}
+), written AS (
+  INSERT INTO penstock_jobs ({_COLUMNS})
+  SELECT g.id, b.tenant_id, CAST(:definition_id AS uuid), :definition_key, :queue, 'queued', b.waits_for IS NULL, b.waits_for,
+    CAST(:priority AS integer), CASE WHEN b.waits_for IS NULL THEN b.base + b.stride * g.n ELSE 0 END, g.params, :source,
+    CAST(:source_ref AS text), CAST(:dedupe_key AS text), CAST(:correlation_id AS text), b.due_at, {{now}}, {{now}},
+    CAST(:max_attempts AS integer), :retry_mode, g.id, CAST(:group_id AS uuid), CAST(:group_position AS integer),
+    CAST(:trigger_id AS uuid), CAST(:tick_at AS timestamptz), CAST(:created_by AS text), CAST(:trace AS jsonb)
+  FROM b CROSS JOIN ROWS FROM (unnest(CAST(:ids AS uuid[])), jsonb_array_elements(CAST(:many AS jsonb)))
+    WITH ORDINALITY AS g(id, params, n)
+  ON CONFLICT DO NOTHING
+  RETURNING queue, claimable
+), woken AS (
+  SELECT count(pg_notify('penstock', queue)) FROM (SELECT DISTINCT queue FROM written WHERE claimable) AS w
+)
+SELECT count(*) FROM written CROSS JOIN woken
 """
 
 _INSERT = f"""

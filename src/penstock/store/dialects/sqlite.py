@@ -24,7 +24,18 @@ from penstock.core.nouns import Claim
 from penstock.core.payload import dumps
 from penstock.core.position import place, step
 from penstock.store import failpoints
-from penstock.store.hot import RETRY_MODES, ClaimRequest, Closed, Closing, Gate, NewJob, Written, bucket, minute_of
+from penstock.store.hot import (
+    RETRY_MODES,
+    Alike,
+    ClaimRequest,
+    Closed,
+    Closing,
+    Gate,
+    NewJob,
+    Written,
+    bucket,
+    minute_of,
+)
 from penstock.store.types import UtcTime, from_micros, to_micros
 
 _clock = ForwardClock()
@@ -96,9 +107,7 @@ class SqliteDialect:
             if tenant is None or definition is None or definition[0] != job.definition_version:
                 continue
             weight, tenant_limited = tenant
-            due_at = to_micros(job.scheduled_for) if job.scheduled_for else now + round((job.delay or 0) * 1_000_000)
-            limited = definition[1] or tenant_limited
-            waits = "group" if job.waits_for_group else "time" if due_at > now else "limit" if limited else None
+            due_at, waits = _when(job, now, definition[1] or tenant_limited)
             position = 0
             if waits is None:
                 at = (job.tenant_id, job.priority)
@@ -121,6 +130,32 @@ class SqliteDialect:
             return kept
         finally:
             cursor.close()
+
+    def insert_alike(self, conn: Connection, moment: datetime | None, many: Alike) -> int:
+        now = to_micros(moment or _clock.now())
+        job = many.first
+        tenant = _tenants(conn, {job.tenant_id}).get(job.tenant_id)
+        definition = (
+            _definitions(conn, {job.definition_id}).get(job.definition_id) if job.definition_id else (None, False)
+        )
+        if tenant is None or definition is None or definition[0] != job.definition_version:
+            return 0
+        due_at, waits = _when(job, now, definition[1] or tenant[1])
+        place_, stride = (
+            (_place(conn, job.tenant_id, job.priority, tenant[0]), step(tenant[0])) if waits is None else (0, 0)
+        )
+        like = _insert_row(job, now, due_at, waits, 0)
+        before, between, after = like[1:_POSITION], like[_POSITION + 2 : _ROOT], like[_ROOT + 1 :]
+        rows = [
+            (id_, *before, place_ + stride * number, params, *between, id_, *after)
+            for number, (id_, params) in enumerate(zip(map(str, many.ids), many.params, strict=True))
+        ]
+        cursor = conn.connection.cursor()
+        try:
+            cursor.executemany(_INSERT, rows)
+        finally:
+            cursor.close()
+        return len(many.ids)
 
     def gate(self, conn: Connection, moment: datetime | None) -> Gate:
         [(due, limited, reserved, queues)] = _run(conn, _GATE, {"now": to_micros(moment or _clock.now())})
@@ -242,6 +277,16 @@ def _definitions(conn: Connection, ids: set[UUID]) -> dict[UUID | None, tuple[in
 def _place(conn: Connection, tenant_id: UUID, priority: int, weight: int) -> int:
     [(largest, smallest)] = _run(conn, _PLACE, {"tenant_id": str(tenant_id), "priority": priority})
     return place(largest, smallest, weight)
+
+
+def _when(job: NewJob, now: int, limited: bool) -> tuple[int, str | None]:
+    """When it is due, and what it waits for."""
+    due_at = to_micros(job.scheduled_for) if job.scheduled_for else now + round((job.delay or 0) * 1_000_000)
+    return due_at, "group" if job.waits_for_group else "time" if due_at > now else "limit" if limited else None
+
+
+_POSITION, _ROOT = 8, 19
+"""Where a row of `_insert_row` has its position, its params after that, and its root."""
 
 
 def _insert_row(job: NewJob, now: int, due_at: int, waits: str | None, position: int) -> tuple[Any, ...]:
