@@ -259,10 +259,30 @@ text_bug("postgresql", "heartbeat without a fence", "_HEARTBEAT", " AND j.run_id
 text_bug("postgresql", "heartbeat whatever the status", "_HEARTBEAT", " AND j.lease_expires_at IS NOT NULL", "")
 text_bug("postgresql", "retry without its delay", "_CLOSE", "make_interval(secs => coalesce(f.d, 0))", "interval '0'")
 text_bug("postgresql", "attempts not counted", "_CLAIM", "attempt_no = j.attempt_no + 1", "attempt_no = j.attempt_no")
-text_bug("postgresql", "first come, first served over all tenants", "_INSERT", " AND tenant_id = p.tenant_id", "")
-text_bug("postgresql", "weight ignored", "_INSERT", "100 / t.weight", "100")
-text_bug("postgresql", "dedupe without its key", "_INSERT", "ON CONFLICT DO NOTHING", "")
-text_bug("postgresql", "definition not looked at again", "_INSERT", "(d.is_active AND d.version = g.definition_version)", "true")  # fmt: skip
+
+
+def insert_bug(name: str, *changes: tuple[str, str]) -> None:
+    """A bug in each of the statements that write jobs: one, many alike, many."""
+
+    @bug("postgresql", name)
+    def plant(patch: Patch) -> None:
+        for constant in ("_INSERT_ONE", "_INSERT_ALIKE", "_INSERT"):
+            text = getattr(postgresql, constant)
+            changed = text
+            for right, wrong in changes:
+                changed = changed.replace(right, wrong)
+            assert changed != text
+            patch.setattr(postgresql, constant, changed)
+
+
+insert_bug("first come, first served over all tenants", (" AND tenant_id = t.id", ""), (" AND tenant_id = p.tenant_id", ""))  # fmt: skip
+insert_bug("weight ignored", ("100 / t.weight", "100"))
+insert_bug("dedupe without its key", ("ON CONFLICT DO NOTHING", ""))
+insert_bug(
+    "definition not looked at again",
+    ("(d.is_active AND d.version = g.definition_version)", "true"),
+    ("(d.is_active AND d.version = CAST(:definition_version AS integer))", "true"),
+)
 text_bug("postgresql", "paused queue served", "_GATE", " WHERE NOT paused", "")
 
 

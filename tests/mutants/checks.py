@@ -335,6 +335,12 @@ def a_sequential_group_goes_in_order_and_stops(app: Penstock, clock: ManualClock
     assert ended.status is GroupStatus.PARTIAL
     assert ended.jobs[-1].status is JobStatus.CANCELED
     clean(app)
+    app.jobs.retry(second.job_id)
+    [revived] = app.queue.claim("w:1", 5)
+    app.queue.finish(revived, Succeeded())
+    [last] = app.queue.claim("w:1", 5)
+    assert last.params == {"n": 2}, "a member that was tried again and went well stops nobody"
+    clean(app)
 
 
 @check

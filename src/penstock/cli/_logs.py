@@ -4,9 +4,22 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextlib import suppress
 from typing import Any
 
 import structlog
+
+
+class _Stderr:
+    """Whatever stderr is at the moment. One that is gone, a closed pipe for example, is no reason to stop working."""
+
+    def write(self, text: str) -> None:
+        with suppress(OSError, ValueError):
+            sys.stderr.write(text)
+
+    def flush(self) -> None:
+        with suppress(OSError, ValueError):
+            sys.stderr.flush()
 
 
 def configure_logs(verbose: bool = False, as_json: bool | None = None) -> None:
@@ -26,6 +39,6 @@ def configure_logs(verbose: bool = False, as_json: bool | None = None) -> None:
             *renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG if verbose else logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(_Stderr()),  # type: ignore[arg-type]
         cache_logger_on_first_use=True,
     )
