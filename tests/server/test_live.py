@@ -134,7 +134,7 @@ def test_penstock_up_serves_everything_from_one_file(tmp_path: Path) -> None:
         assert process.stdout is not None
         told = process.stdout.readline() + process.stdout.readline()
         link = re.search(r"Sign in: (http://127\.0\.0\.1:\d+)/sign-in#(\S+)", told)
-        assert link, told
+        assert link, told or (process.stderr.read() if process.stderr else "")
         with httpx.Client(base_url=link[1], timeout=20) as page:
             wait_ready(page)
             signed_in = page.post("/api/v1/session", json={"token": link[2]}).json()
