@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import time
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from uuid import uuid4
 
 from playwright.sync_api import Browser, Page, expect
-from sqlalchemy import select, update
 
+from penstock.core.clock import ManualClock
+from penstock.store import workers
 from penstock.store.database import Database
-from penstock.store.tables import workers
 from tests.browser.chromium import sign_in, watched
 from tests.browser.site import ROOT, SECRET, Site, Tenant
 
@@ -54,40 +53,26 @@ def test_clock_changes_stand_out_in_the_next_runs(page: Page, shop: Tenant) -> N
     assert {"UTC+1", "UTC+2"} <= {word for text in texts for word in text.split()}
 
 
-def test_a_stale_worker_is_warned_about(page: Page, shop: Tenant, site: Site, tmp_path: Path) -> None:
-    pid = leave_a_dead_worker(site, tmp_path)
+def test_a_stale_worker_is_warned_about(page: Page, shop: Tenant, site: Site) -> None:
+    leave_a_dead_worker(site)
     page.goto(shop.address("workers"))
     expect(page.get_by_text(re.compile(r"\d stale worker"))).to_be_visible()
-    row = page.get_by_role("row", name=re.compile(rf"\b{pid}\b")).first
-    expect(row.get_by_text("stale", exact=True)).to_be_visible()
+    expect(
+        page.get_by_role("row", name=re.compile("gone-machine")).first.get_by_text("stale", exact=True)
+    ).to_be_visible()
     page.goto(shop.address("overview"))
     expect(page.get_by_text("not been seen for a while")).to_be_visible()
 
 
-def leave_a_dead_worker(site: Site, directory: Path) -> int:
-    """A worker process killed by SIGKILL, as it looks two minutes later."""
-    commands = directory / "commands.toml"
-    commands.write_text('[commands.resize-image]\nargv = ["/bin/true"]\n')
-    worker = subprocess.Popen(
-        [sys.executable, "-m", "penstock.cli", "worker", "--commands", str(commands), "--database-url", site.database_url],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    db = Database(site.database_url)
-    ours = workers.c.pid == worker.pid
-    until = time.monotonic() + 60
-    while True:
-        with db.read() as tx:
-            if tx.first(select(workers.c.id).where(ours)) is not None:
-                break
-        assert worker.poll() is None and time.monotonic() < until, "the worker did not register"
-        time.sleep(0.1)
-    worker.kill()
-    worker.wait()
-    then = datetime.now(UTC) - timedelta(minutes=2)
-    db.transact(lambda tx: tx.run(update(workers).where(ours).values(last_seen_at=then)))
+def leave_a_dead_worker(site: Site) -> None:
+    """The row of a worker whose machine was switched off two minutes ago."""
+    db = Database(site.database_url, ManualClock(datetime.now(UTC) - timedelta(minutes=2)))
+    values = {
+        "hostname": "gone-machine", "pid": 7, "version": "0.1.0", "queues": [], "keys": ["resize-image"],
+        "concurrency": 8, "metadata": {},
+    }  # fmt: skip
+    db.transact(lambda tx: workers.register(tx, f"gone-machine:7:{uuid4()}", values))
     db.close()
-    return worker.pid
 
 
 def fill_the_lab(site: Site) -> None:
