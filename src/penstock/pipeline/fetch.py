@@ -109,7 +109,7 @@ class Fetchable:
     def _repr_html_(self) -> str:
         return show.as_html(self)
 
-    def _dicts(self, names: list[str], order_by: Order, limit: int | None, offset: int | None) -> list[dict[str, Any]]:
+    def _rows(self, names: list[str], order_by: Order, limit: int | None, offset: int | None) -> Sequence[Any]:
         statement = self.source.select(names)
         if order_by is not None:
             statement = statement.order_by(*self.ordering(order_by))
@@ -119,7 +119,10 @@ class Fetchable:
             if number is not None and (not isinstance(number, int) or number < 0):
                 raise QueryError(f"{what} takes a whole number from 0, not {number!r}.")
         statement = statement.limit(limit).offset(offset)
-        found = self.connection.read(lambda conn: conn.execute(statement).all(), self.tables)
+        return self.connection.read(lambda conn: conn.execute(statement).all(), self.tables)
+
+    def _dicts(self, names: list[str], order_by: Order, limit: int | None, offset: int | None) -> list[dict[str, Any]]:
+        found = self._rows(names, order_by, limit, offset)
         blobs = [at for at, name in enumerate(names) if self.attributes[name].kind == "blob"]
         if not blobs:
             return [dict(zip(names, row, strict=True)) for row in found]

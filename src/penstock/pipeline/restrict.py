@@ -95,31 +95,43 @@ def compare(attribute: Attribute, column: ColumnElement[Any], value: Any, backen
     """Whether an attribute equals a value; NULL equals NULL here."""
     if value is None:
         return column.is_(None)
+    return column == literal(comparable(attribute, value, backend), column_type(attribute.kind, attribute.args))
+
+
+def comparable(attribute: Attribute, value: Any, backend: str) -> Any:
+    """A value as the database compares it with the attribute."""
     if attribute.kind in ("blob", "json"):
         raise RestrictionError(f"{attribute.name!r} is a {attribute.kind}, which cannot be compared.")
     try:
-        encoded = kinds.encode(attribute, value, backend)
+        return kinds.encode(attribute, value, backend)
     except (ValueError, TypeError, ArithmeticError):
         try:
-            encoded = kinds.literal(attribute, str(value))
+            return kinds.literal(attribute, str(value))
         except (ValueError, TypeError, ArithmeticError) as error:
             raise RestrictionError(f"{value!r} does not fit {attribute.name!r}, which is {attribute.type}.") from error
-    return column == literal(encoded, column_type(attribute.kind, attribute.args))
+
+
+def known_values(attributes: Mapping[str, Attribute], given: Mapping[str, Any]) -> dict[str, Any]:
+    """What a mapping says of these attributes. Blobs and JSON say nothing, unless they are asked for alone or for NULL."""
+    known = {name: value for name, value in given.items() if name in attributes}
+    if given and not known:
+        raise RestrictionError(
+            f"None of {', '.join(map(str, given))} is an attribute here; there are {', '.join(attributes)}."
+        )
+    return {
+        name: value
+        for name, value in known.items()
+        if attributes[name].kind not in ("blob", "json") or value is None or len(known) == 1
+    }
 
 
 def _mapping(relation: Relation, given: Mapping[str, Any]) -> ColumnElement[bool]:
-    known = {name: value for name, value in given.items() if name in relation.attributes}
-    if given and not known:
-        raise RestrictionError(
-            f"None of {', '.join(map(str, given))} is an attribute here; there are {', '.join(relation.attributes)}."
-        )
     backend = relation.connection.backend
     return and_(
         true(),
         *(
             compare(relation.attributes[name], relation.source.columns[name], value, backend)
-            for name, value in known.items()
-            if relation.attributes[name].kind not in ("blob", "json") or value is None or len(known) == 1
+            for name, value in known_values(relation.attributes, given).items()
         ),
     )
 

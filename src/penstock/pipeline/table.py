@@ -14,6 +14,8 @@ from penstock.pipeline.describe import describe
 from penstock.pipeline.encode import encode_rows, encode_some
 from penstock.pipeline.errors import AccessError, PipelineError, QueryError
 from penstock.pipeline.make import Pending
+from penstock.pipeline.point import at
+from penstock.pipeline.relation import Relation
 from penstock.pipeline.rows import TableRows
 from penstock.store.database import Tx
 from penstock.store.pipeline import physical, rows
@@ -148,6 +150,13 @@ class Table(TableRows, metaclass=TableMeta):
         """The table under a name of its own; made when asked for, since an insert does not ask."""
         assert self._sql is not None
         return Source.of(self._sql)
+
+    def __and__(self, restriction: Any) -> Relation:
+        if isinstance(restriction, Mapping) and self._sql is not None:
+            point = at(self, self._sql, restriction)
+            if point is not None:
+                return point
+        return super().__and__(restriction)
 
     @property
     def table_name(self) -> str:
