@@ -1,4 +1,4 @@
-"""Write docs/reference from the code: command line, settings, HTTP, Python, events, metrics.
+"""Write docs/reference from the code: command line, settings, HTTP, Python, events, metrics, errors.
 
 `python tools/reference.py` writes; `--check` says what is out of date. A test runs the check.
 """
@@ -21,6 +21,7 @@ import penstock
 import penstock.pipeline as dj
 from penstock.cli._root import app as cli
 from penstock.core.config import Config
+from penstock.core.explain import EXPLANATIONS
 from penstock.core.message import GROUP_TYPES, JOB_TYPES, TEST_TYPE
 from penstock.server import metrics
 from penstock.server.openapi import document
@@ -141,9 +142,20 @@ def metric_names() -> str:
     return "\n".join([*head, *(f"| `{name}` | {_cell(helps.get(name, ''))} |" for name in sorted(found)), ""])
 
 
+def errors() -> str:
+    lines = [
+        "# Errors\n",
+        "Every error carries a `code`. `penstock explain CODE` says the same as this page, and so does the address in the `type` of the "
+        "service's problem answers.\n",
+    ]
+    for each in EXPLANATIONS.values():
+        lines += [f"## {each.code}\n", f"{each.happened}\n", f"What to do: {each.do} [More](../{each.page}).\n"]
+    return "\n".join(lines)
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "cli.md": command_line, "settings.md": settings, "http.md": http, "python.md": python, "events.md": events,
-    "metrics.md": metric_names,
+    "metrics.md": metric_names, "errors.md": errors,
 }  # fmt: skip
 
 

@@ -49,13 +49,14 @@ def test_enqueue_answers_with_the_id(penstock: Shell, app: Penstock, tmp_path: P
         (["db", "check", "--database-url", "mysql://host/db"], 2, "sqlite or postgresql"),
     ],
 )
-def test_mistakes_are_one_line_and_an_exit_code(
+def test_mistakes_are_one_line_where_to_read_more_and_an_exit_code(
     penstock: Shell, app: Penstock, arguments: list[str], code: int, words: str
 ) -> None:
     answer = penstock(*arguments)
     assert (answer.code, answer.out) == (code, "")
     assert words in answer.err
-    assert answer.err.startswith("penstock: ") and answer.err.count("\n") == 1
+    told, more = answer.err.splitlines()
+    assert told.startswith("penstock: ") and more.startswith("More: penstock explain ")
     assert "Traceback" not in answer.err
 
 

@@ -161,3 +161,13 @@ def test_standings_of_all_tenants_for_the_operator(world: World) -> None:
     found = {each["slug"]: each["summary"] for each in world.client().get("/api/v1/admin/stats").json()["items"]}
     assert set(found) == {"acme", "bolt", "default"}
     assert found["bolt"]["counts"]["dead_letter"] == 1
+
+
+def test_a_problem_links_to_the_page_that_explains_it(world: World) -> None:
+    viewer = world.client("viewer")
+    refused = viewer.get("/api/v1/jobs/01890000-0000-7000-8000-000000000000").json()
+    assert refused["type"] == "/help/errors/not_found"
+    page = viewer.get(refused["type"], headers={"authorization": ""})
+    assert page.status_code == 200 and page.headers["content-type"].startswith("text/html")
+    assert "There is nothing with this id for this tenant" in page.text and "<code>--tenant</code>" in page.text
+    assert viewer.get("/help/errors/nonsense").status_code == 404

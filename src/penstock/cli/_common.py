@@ -113,11 +113,13 @@ def code_of(error: PenstockError) -> int:
 
 
 def guarded(run: Callable[[], int | None]) -> int:
-    """Run it; what Penstock raises becomes one line and an exit code, never a traceback."""
+    """Run it; what Penstock raises becomes one line, where to read more, and an exit code; never a traceback."""
     try:
         return run() or OK
     except PenstockError as error:
-        err().print(f"penstock: {' '.join(str(error).split())}", style="red", markup=False)
+        console = err()
+        console.print(f"penstock: {' '.join(str(error).split())}", style="red", markup=False)
+        console.print(f"More: {error.help}", style="dim", markup=False)
         return code_of(error)
     except BrokenPipeError:
         # The reader of our answer has gone: nobody is left to tell.

@@ -11,6 +11,7 @@ from penstock.cli import (
     doctor,
     enqueue,
     events,
+    explain,
     jobs,
     pipeline,
     prune,
@@ -59,6 +60,7 @@ app.command("scheduler")(scheduler.scheduler)
 app.command("enqueue")(enqueue.enqueue)
 app.command("workers")(workers.workers)
 app.command("doctor")(doctor.doctor)
+app.command("explain")(explain.explain)
 app.command("recover")(recover.recover)
 app.command("prune")(prune.prune)
 app.command("top")(top.top)

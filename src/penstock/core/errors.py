@@ -36,6 +36,15 @@ class PenstockError(Exception):
 
     code = "penstock_error"
 
+    @property
+    def help(self) -> str:
+        """The command that explains this error."""
+        return f"penstock explain {self.code}"
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)
+        self.add_note(f"More: {self.help}")
+
 
 class InvalidInput(PenstockError):
     """The caller's argument is wrong; nothing was written."""

@@ -19,7 +19,7 @@ from penstock.server.live import Hub
 from penstock.server.metrics import Metrics
 from penstock.server.middleware import Edge
 from penstock.server.pipelines import Pipelines
-from penstock.server.routes import RESOURCES, health, metrics
+from penstock.server.routes import RESOURCES, health, help, metrics
 from penstock.server.settings import Settings
 from penstock.server.tracing import Traced
 
@@ -65,6 +65,7 @@ def create_app(penstock: Penstock, settings: Settings | None = None) -> FastAPI:
     problems.install(app)
     app.include_router(health.router)
     app.include_router(metrics.router)
+    app.include_router(help.router)
     for routes in RESOURCES:
         app.include_router(routes.router)
     page.mount(app)

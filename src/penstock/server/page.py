@@ -12,7 +12,7 @@ PAGE = Path(__file__).parent / "page"
 HINT = "Penstock's API is at /api/v1. The web page was not built into this installation.\n"
 FOREVER = {"cache-control": "public, max-age=31536000, immutable"}
 FRESH = {"cache-control": "no-cache"}
-OURS = ("api", "health", "metrics", "openapi.json")
+OURS = ("api", "health", "help", "metrics", "openapi.json")
 
 
 def mount(app: FastAPI, folder: Path = PAGE) -> None:

@@ -49,7 +49,7 @@ class FaultModel(BaseModel):
 class ProblemModel(BaseModel):
     """What went wrong (RFC 9457)."""
 
-    type: str = Field(examples=["urn:penstock:problem:not_found"])
+    type: str = Field(examples=["/help/errors/not_found"])
     title: str
     status: int
     detail: str
@@ -77,7 +77,7 @@ def render(
     status: int, code: str, detail: str, faults: Sequence[Fault] = (), headers: Mapping[str, str] | None = None
 ) -> Response:
     body = {
-        "type": f"urn:penstock:problem:{code}",
+        "type": f"/help/errors/{code}",
         "title": TITLES.get(status, "Error"),
         "status": status,
         "detail": detail,

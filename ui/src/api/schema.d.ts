@@ -2926,7 +2926,7 @@ export interface components {
             title: string;
             /**
              * Type
-             * @example urn:penstock:problem:not_found
+             * @example /help/errors/not_found
              */
             type: string;
         };
