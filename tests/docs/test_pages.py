@@ -7,11 +7,14 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 import yaml
+from playwright.sync_api import expect, sync_playwright
 
+from tests.browser.chromium import FLAGS, ensure_chromium, watched
 from tests.docs.blocks import blocks_of
 
 ROOT = Path(__file__).parent.parent.parent
@@ -21,6 +24,33 @@ BIN = Path(sys.executable).parent
 def environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK")}
     return {**kept, "PATH": f"{BIN}:{os.environ['PATH']}", "PYTHONPATH": ".", "PYTHONWARNINGS": "default"}
+
+
+def sign_in_link(folder: Path) -> str:
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        found = re.search(r"Sign in: (http\S+)", "".join(path.read_text() for path in folder.glob("log*")))
+        if found:
+            return found[1]
+        time.sleep(0.1)
+    raise AssertionError("penstock up printed no sign-in link")
+
+
+def see_the_page(link: str) -> None:
+    """In a real browser, what the tutorial says is to be seen there."""
+    expect.set_options(timeout=20_000)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=ensure_chromium(), args=FLAGS)
+        with watched(browser) as page:
+            page.goto(link)
+            menu = page.get_by_role("navigation")
+            menu.get_by_role("link", name="Jobs").click()
+            page.get_by_role("row").get_by_text("greet").first.click()
+            expect(page.get_by_role("heading", level=1).get_by_text("succeeded")).to_be_visible()
+            expect(page.get_by_role("region", name="Log", exact=True).get_by_text("hello, world")).to_be_visible()
+            menu.get_by_role("link", name="Triggers").click()
+            expect(page.get_by_text("Receipt at two").first).to_be_visible()
+        browser.close()
 
 
 def test_tutorial_step_by_step(tmp_path: Path) -> None:
@@ -60,7 +90,7 @@ def test_tutorial_step_by_step(tmp_path: Path) -> None:
         assert re.search(r"send-receipt\s+succeeded", printed)
         assert re.search(r"greet\s+succeeded", printed)
         assert "fires next at" in printed and "10 made" in printed and "healthy" in printed
-        assert any("Sign in: http" in path.read_text() for path in tmp_path.glob("log*"))
+        see_the_page(sign_in_link(tmp_path))
     finally:
         for process in running:
             process.send_signal(signal.SIGTERM)
