@@ -25,7 +25,7 @@ run: ui
 	  --commands examples/demo/commands.toml --pipeline examples.demo.lab
 
 test: ui check
-	$(BIN)/python -m pytest -q -n 2 --dist loadgroup --reruns 1 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup $(PYTEST_ARGS)
 
 check: ui
 	$(BIN)/ruff check .

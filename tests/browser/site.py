@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import queue
-import socket
 import subprocess
 import sys
 import threading
@@ -15,22 +14,12 @@ from typing import Any
 
 import httpx
 
+from tests.support.ports import free_port
+
 ROOT = Path(__file__).parent.parent.parent
 SECRET = "browser-tests-super-admin-token-0001"
 PATIENCE = 60.0
 _names = itertools.count(1)
-
-
-def free_port() -> int:
-    """A port below those that the system hands out, so that nobody takes it meanwhile."""
-    for port in range(21000 + os.getpid() % 4000, 32000):
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
-    raise AssertionError("no free port")
 
 
 class Site:

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from penstock import Config, InvalidInput, Penstock
 from penstock.core.errors import DatabaseCorrupt, DatabaseError, DatabaseLocked, DatabaseReadOnly, DatabaseUnavailable
 from penstock.store.database import Database
-from tests.support.postgres import free_port
+from tests.support.ports import free_port
 
 
 def test_a_read_only_database(app: Penstock) -> None:

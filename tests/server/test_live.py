@@ -23,14 +23,7 @@ import uvicorn
 from penstock import Succeeded
 from penstock.store import claims
 from tests.server.support import BOOTSTRAP, World
-
-
-def free_port() -> int:
-    for port in range(21000, 31000):
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)):
-                return port
-    raise AssertionError("no free port")
+from tests.support.ports import free_port
 
 
 @contextmanager
@@ -120,14 +113,13 @@ def test_a_stream_ends_when_its_token_does(world: World, monkeypatch: pytest.Mon
 def test_penstock_up_serves_everything_from_one_file(tmp_path: Path) -> None:
     commands = tmp_path / "commands.toml"
     commands.write_text(f'[commands.greet]\nargv = ["{sys.executable}", "-c", "print(\'hello from a job\')"]\n')
-    port = free_port()
     environment = {
         **os.environ,
         "PENSTOCK_BOOTSTRAP_TOKEN": BOOTSTRAP,
         "PENSTOCK_DATABASE_URL": "sqlite:///penstock.db",
     }
     process = subprocess.Popen(
-        [sys.executable, "-m", "penstock.cli", "up", "--port", str(port), "--commands", str(commands)],
+        [sys.executable, "-m", "penstock.cli", "up", "--port", "0", "--commands", str(commands)],
         cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:

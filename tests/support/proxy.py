@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.support.postgres import free_port
+from tests.support.ports import free_port
 
 COMMIT = b"COMMIT"
 
