@@ -54,6 +54,11 @@ class _Worker:
         self.retry_at: float | None = None
 
     def run(self) -> Outcome:
+        # Reads keep one connection and writes another: each has its own statements prepared, and neither the other's.
+        with self.connection.steady_reads():
+            return self._until_nothing_is_left()
+
+    def _until_nothing_is_left(self) -> Outcome:
         looked_again = False
         while (room := self.budget.room()) is None or room > 0:
             if self._batch():
