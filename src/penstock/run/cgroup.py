@@ -59,19 +59,21 @@ class Cells:
         self._made_base = self.base
         self._lock = threading.Lock()
         self._free: list[Cell] = []
+        self._doubtful: list[Cell] = []
         self._made = 0
 
     def take(self) -> Cell | None:
         """An empty group, or None where there are none to be had."""
+        with contextlib.suppress(IndexError):
+            return self._free.pop()
+        with contextlib.suppress(IndexError):
+            while (doubtful := self._doubtful.pop()).populated():
+                doubtful.kill()
+                doubtful.remove()
+            return doubtful
         with self._lock:
             if self.base is None:
                 return None
-            while self._free:
-                cell = self._free.pop()
-                if not cell.populated():
-                    return cell
-                cell.kill()
-                cell.remove()
             self._made += 1
             try:
                 return Cell(f"{self.base}/{self._made}")
@@ -79,9 +81,9 @@ class Cells:
                 self.base = None
                 return None
 
-    def give_back(self, cell: Cell) -> None:
-        with self._lock:
-            self._free.append(cell)
+    def give_back(self, cell: Cell, clean: bool = True) -> None:
+        """`clean` if it was seen empty; what was killed in it may take a moment to go."""
+        (self._free if clean else self._doubtful).append(cell)
 
     def give_up(self) -> None:
         """This machine lets us make groups but not fill them; do not try again."""
@@ -89,10 +91,9 @@ class Cells:
             self.base = None
 
     def close(self) -> None:
-        with self._lock:
-            free, self._free = self._free, []
-        for cell in free:
+        for cell in (*self._free, *self._doubtful):
             cell.remove()
+        self._free, self._doubtful = [], []
         if self._made_base is not None:
             with contextlib.suppress(OSError):
                 os.rmdir(self._made_base)  # noqa: PTH106

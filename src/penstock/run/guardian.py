@@ -35,6 +35,9 @@ class Guardian:
         self._owner = os.getpid()
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
+        self._pipe: int | None = None
+        self.nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        """What children have for stdin."""
         self.workspaces = Workspaces()
         self.cells = Cells()
 
@@ -54,26 +57,32 @@ class Guardian:
 
     def ready(self) -> None:
         """Have the guardian running before the first child is."""
-        with self._lock:
-            if self._process is None:
-                self._start()
+        if self._pipe is None:
+            with self._lock:
+                if self._process is None:
+                    self._start()
 
     def _say(self, line: bytes) -> None:
+        """No lock: so short a line goes into a pipe as a whole."""
+        pipe = self._pipe
+        if pipe is not None and self._wrote(pipe, line):
+            return
         with self._lock:
-            if self._process is None or self._process.stdin is None:
-                self._start()
-            try:
-                self._write(line)
-            except BrokenPipeError:
+            if self._pipe is None or self._pipe == pipe:
                 self._stop()
                 self._start()
-                self._write(line)
+            assert self._pipe is not None
+            self._wrote(self._pipe, line)
 
-    def _write(self, line: bytes) -> None:
-        assert self._process is not None and self._process.stdin is not None
-        # A guardian that cannot keep up still finds everything by its mark when it matters
-        with contextlib.suppress(BlockingIOError):
-            os.write(self._process.stdin.fileno(), line)
+    def _wrote(self, pipe: int, line: bytes) -> bool:
+        """False if the guardian is gone."""
+        try:
+            os.write(pipe, line)
+        except BlockingIOError:
+            pass  # a guardian that cannot keep up still finds everything by its mark when it matters
+        except OSError:
+            return False
+        return True
 
     def _start(self) -> None:
         self._process = subprocess.Popen(
@@ -92,12 +101,13 @@ class Guardian:
         if hasattr(fcntl, "F_SETPIPE_SZ"):
             with contextlib.suppress(OSError):
                 fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)  # type: ignore[attr-defined,unused-ignore]
+        self._pipe = pipe
 
     def _facts(self) -> list[str]:
         return [str(os.getpid()), self.workspaces.base, self.cells.base or ""]
 
     def _stop(self) -> None:
-        process, self._process = self._process, None
+        process, self._process, self._pipe = self._process, None, None
         if process is None:
             return
         if process.stdin is not None:
@@ -116,6 +126,7 @@ class Guardian:
             self._stop()
         self.cells.close()
         self.workspaces.close()
+        os.close(self.nothing)
 
 
 _guardian: Guardian | None = None
@@ -126,11 +137,13 @@ _inherited: list[Guardian] = []
 def guardian() -> Guardian:
     """The guardian of this process, made when first needed."""
     global _guardian
-    with _lock:
-        if _guardian is None:
-            _guardian = Guardian()
-            atexit.register(_guardian.close)
-        return _guardian
+    if _guardian is None:
+        with _lock:
+            if _guardian is None:
+                _guardian = Guardian()
+                atexit.register(_guardian.close)
+            return _guardian
+    return _guardian
 
 
 def _after_fork() -> None:

@@ -43,6 +43,11 @@ def _from_first_character(data: bytes | bytearray) -> bytes | bytearray:
     return data[start:]
 
 
+def _create(path: Path) -> int:
+    """A run has one log of its own: a name that is taken already, or a link, was put there by somebody else."""
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
 class LogFile:
     """The whole output of a run, up to a limit. Trouble with the disk is noted and never fails the run."""
 
@@ -57,9 +62,11 @@ class LogFile:
 
     def _open(self, path: Path) -> None:
         try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            # A run has one log of its own: a name that is taken already, or a link, was put there by somebody else
-            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            try:
+                self._fd = _create(path)
+            except FileNotFoundError:
+                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                self._fd = _create(path)
         except OSError as error:
             self.path = None
             self.trouble = f"no log was kept: {error.strerror}"

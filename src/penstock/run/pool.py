@@ -107,7 +107,8 @@ class _Process:
         self._requests = requests_in
         self.messages = messages_out
         self.sender = Sender(requests_in)
-        os.set_blocking(self.messages, False)
+        for fd in (self.messages, self.child.stdout, self.child.stderr):
+            os.set_blocking(fd, False)  # between two jobs all that there is must be read, and no more waited for
 
     def lives(self) -> bool:
         return self.child.poll() is None

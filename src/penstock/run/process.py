@@ -7,7 +7,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -76,7 +76,7 @@ def run_process(order: Order, control: Control) -> Ended:
             order.argv,
             order.env,
             ("PENSTOCK_RUN_ID", order.run_id),
-            cwd=workspace or str(order.cwd),
+            cwd=workspace.path if workspace is not None else str(order.cwd),
             umask=0o077,
             limits=order.limits,
             contained=order.contained,
@@ -114,34 +114,39 @@ class _Watch:
             self._poll.register(fd, select.POLLIN)
         handle = _process_handle(self._child.pid)
         try:
-            if handle is not None:
+            if handle is None:
+                while self._child.poll() is None:
+                    self._step(TICK if self._streams else TICK / 10)
+            else:
                 self._poll.register(handle, select.POLLIN)
-            while self._child.poll() is None:
-                self._read(TICK if handle is not None or self._streams else TICK / 10)
-                self._stop_when_due()
-                self._refresh_when_due()
+                while handle not in self._step(TICK):
+                    pass
+                self._poll.unregister(handle)
         finally:
             if handle is not None:
-                with contextlib.suppress(KeyError):
-                    self._poll.unregister(handle)
                 os.close(handle)
         self._drain()
         return self._result()
 
-    def _read(self, wait: float) -> None:
-        for fd, _event in self._poll.poll(wait * 1000):
+    def _step(self, wait: float) -> Collection[int]:
+        seen = self._read(wait)
+        self._stop_when_due()
+        self._refresh_when_due()
+        return seen
+
+    def _read(self, wait: float) -> Collection[int]:
+        """Take what there is to read; answers what there was something of. A pipe that is ready does not block."""
+        ready = [fd for fd, _event in self._poll.poll(wait * 1000)]
+        for fd in ready:
             stream = self._streams.get(fd)
             if stream is None:
                 continue
-            try:
-                data = os.read(fd, CHUNK)
-            except BlockingIOError:
-                continue
-            if data:
+            if data := os.read(fd, CHUNK):
                 stream.feed(data)
             else:
                 self._poll.unregister(fd)
                 del self._streams[fd]
+        return ready
 
     def _stop_when_due(self) -> None:
         now = time.monotonic()

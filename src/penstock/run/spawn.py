@@ -8,6 +8,7 @@ import resource
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from penstock.run.cgroup import Cell
 from penstock.run.guardian import guardian
@@ -41,35 +42,37 @@ class Child:
         keeper = guardian()
         limiter = _limiter(limits or {})
         cell = keeper.cells.take()
+        # Pipes and the null device of our own: Popen would wrap each in a file object that nobody reads
+        self.stdout, out = os.pipe()
+        self.stderr, err = os.pipe()
         # No preexec_fn: it would force fork where vfork does, and is unsafe in a process with threads
         try:
             self._process = subprocess.Popen(
                 [*(cell.enter_first if cell is not None and contained else ()), *limiter, *argv],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                stdin=keeper.nothing,
+                stdout=out,
+                stderr=err,
                 env={**env, **keeper.environment, mark[0]: mark[1]},
                 cwd=cwd,
                 umask=umask,
                 pass_fds=pass_fds,
                 start_new_session=True,
-                bufsize=0,
             )
         except BaseException:
+            os.close(self.stdout)
+            os.close(self.stderr)
             if cell is not None:
                 keeper.cells.give_back(cell)
             raise
+        finally:
+            os.close(out)
+            os.close(err)
         self.pid = self._process.pid
         self._cell = _enclose(self.pid, cell)
-        assert self._process.stdout is not None and self._process.stderr is not None
-        self.stdout = self._process.stdout.fileno()
-        self.stderr = self._process.stderr.fileno()
         self._name = mark[1]
         self._tree = Tree(self.pid, "=".join(mark).encode())
         keeper.started(self.pid)
         _settle(self.pid, {} if limiter else limits or {})
-        for fd in (self.stdout, self.stderr):
-            os.set_blocking(fd, False)
 
     def poll(self) -> int | None:
         """Its exit code once it has ended; negative for the signal that ended it."""
@@ -90,16 +93,16 @@ class Child:
 
     def close(self) -> None:
         """Whatever happened, nothing of it goes on and nothing is left open."""
-        if self._process.returncode is None or self._leaves_something():
+        clean = self._process.returncode is not None and not self._leaves_something()
+        if not clean:
             self.kill()
         self._process.wait()
-        for pipe in (self._process.stdout, self._process.stderr):
-            assert pipe is not None
-            pipe.close()
+        os.close(self.stdout)
+        os.close(self.stderr)
         keeper = guardian()
         keeper.ended(self.pid, self._name)
         if self._cell is not None:
-            keeper.cells.give_back(self._cell)
+            keeper.cells.give_back(self._cell, clean)
 
     def _leaves_something(self) -> bool:
         return self._tree.group_lives() or (self._cell is not None and self._cell.populated())
@@ -132,7 +135,7 @@ def _limiter(limits: Mapping[int, int]) -> list[str]:
 def _settle(pid: int, limits: Mapping[int, int]) -> None:
     """No core dumps, and first in line when memory runs out: the worker is to survive its jobs."""
     if hasattr(resource, "prlimit"):
-        for which, soft in {**limits, resource.RLIMIT_CORE: 0}.items():
+        for which, soft in {**limits, **_no_core()}.items():
             with contextlib.suppress(OSError, ValueError):
                 resource.prlimit(pid, which, (soft, _hard(which, soft)))
     with contextlib.suppress(OSError):
@@ -141,6 +144,12 @@ def _settle(pid: int, limits: Mapping[int, int]) -> None:
             os.write(fd, b"500")
         finally:
             os.close(fd)
+
+
+@lru_cache
+def _no_core() -> dict[int, int]:
+    """Nothing to set where children inherit it."""
+    return {} if resource.getrlimit(resource.RLIMIT_CORE)[0] == 0 else {resource.RLIMIT_CORE: 0}
 
 
 def _hard(which: int, soft: int) -> int:
