@@ -67,7 +67,7 @@ class Workers:
     def _told(self) -> list[bytes]:
         return self._latencies.read_bytes().split()
 
-    def _until(self, reached, timeout: float, complaint: str, pause: float = 0.001) -> None:  # type: ignore[no-untyped-def]
+    def _until(self, reached, timeout: float, complaint: str, pause: float = 0.005) -> None:  # type: ignore[no-untyped-def]
         until = time.monotonic() + timeout
         while not reached():
             if any(process.poll() is not None for process in self.processes):

@@ -1,18 +1,24 @@
-"""Commands per second: a worker with a commands file, beside a bare `subprocess` loop that captures the output."""
+"""Commands per second: `penstock worker` with a commands file, beside a bare `subprocess` loop that captures the output."""
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
+import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from sqlalchemy import func, select
 
 from bench.bench import Bench
 from bench.environment import Missing, call
 from bench.peers import Peer
 from penstock import Penstock
 from penstock.core.status import JobStatus
+from penstock.store.tables import runs
 
 WORKLOAD = "commands"
 COMMAND = ["/bin/echo", "hello"]
@@ -22,8 +28,8 @@ BARE = f"bare subprocess, {CONCURRENCY} threads"
 
 def commands(bench: Bench) -> None:
     n = bench.scale.commands
-    bench.each(WORKLOAD, lambda peer: through_a_worker(bench, peer, n), ours=True)
     for _ in range(bench.scale.repeats):
+        bench.each(WORKLOAD, lambda peer: through_a_worker(bench, peer, n), ours=True, times=1)
         started = time.perf_counter()
         with ThreadPoolExecutor(CONCURRENCY) as pool:
             list(pool.map(lambda _: subprocess.run(COMMAND, capture_output=True, check=True), range(n)))
@@ -38,15 +44,21 @@ def through_a_worker(bench: Bench, peer: Peer, n: int) -> None:
         with Penstock(url) as app:
             app.define("hello", runner="command")
             app.enqueue_many("hello", [{}] * n)
-            worker = app.worker(concurrency=CONCURRENCY, commands=file, log_dir=Path(folder, "logs"))
-            started = time.perf_counter()
-            worker.start()
+            worker = subprocess.Popen(
+                [sys.executable, "-m", "penstock.cli", "worker", "--commands", str(file), "--log-dir", f"{folder}/logs",
+                 "--concurrency", str(CONCURRENCY)],
+                env={**os.environ, "PENSTOCK_DATABASE_URL": url}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            )  # fmt: skip
+            until = time.perf_counter() + 120
             try:
                 while app.jobs.list((JobStatus.QUEUED, JobStatus.RUNNING), limit=1):
-                    time.sleep(0.05)  # seldom: whoever asks shares the worker's interpreter
-                    if time.perf_counter() - started > 120:
+                    time.sleep(0.25)  # seldom: whoever asks has one of the two cores
+                    if time.perf_counter() > until or worker.poll() is not None:
                         raise Missing("the commands did not end in two minutes")
-                took = time.perf_counter() - started
             finally:
-                worker.stop(grace=1)
-        bench.note(WORKLOAD, peer.label, n / took, "commands/s", n)
+                worker.send_signal(signal.SIGTERM)
+                worker.wait()
+            # As the rows have it, from the first start to the last end: the start of the interpreter is not of interest.
+            with app.db.read() as tx:
+                first, last = tx.first(select(func.min(runs.c.started_at), func.max(runs.c.finished_at)))
+        bench.note(WORKLOAD, peer.label, n / (last - first).total_seconds(), "commands/s", n)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, and_, case, func, literal, or_, select, union_all, update
+from sqlalchemy import ColumnElement, Select, and_, bindparam, case, func, literal, or_, select, union_all, update
 
 from penstock.core.nouns import Job, Run
 from penstock.core.status import JobStatus
@@ -16,6 +17,7 @@ from penstock.store import failpoints, rows
 from penstock.store.database import Tx
 from penstock.store.hot import Alike, NewJob, Written
 from penstock.store.tables import is_active, is_claimable, jobs, queues, runs
+from penstock.store.types import Id
 
 
 def insert(tx: Tx, new: Sequence[NewJob]) -> dict[UUID, Written]:
@@ -117,19 +119,44 @@ def _matches(column: Any, pattern: str) -> ColumnElement[bool]:
 def listed(
     tx: Tx, tenant_id: UUID, where: Filter, limit: int, offset: int = 0, before: UUID | None = None
 ) -> list[Job]:
-    """Newest first. One ordered index probe per status, merged, so that history is never sorted."""
-    branches = []
-    for status in where.statuses:
-        branch = select(jobs.c.id).where(jobs.c.tenant_id == tenant_id, jobs.c.status == status, *where.conditions())
-        if before is not None:
-            branch = branch.where(jobs.c.id < before)
-        # A subquery, because SQLite allows no ORDER BY inside the parts of a UNION.
-        branches.append(select(branch.order_by(jobs.c.id.desc()).limit(limit + offset).subquery()))
-    if not branches:
+    """Newest first."""
+    if not where.statuses:
         return []
+    ids = page_of_ids(where, before is not None)
+    query = select(*rows.JOB_COLUMNS).where(jobs.c.id.in_(ids)).order_by(jobs.c.id.desc())
+    return [rows.job(row) for row in tx.run(query, page_params(tenant_id, limit, offset, before)).mappings()]
+
+
+def page_params(tenant_id: UUID, limit: int, offset: int, before: UUID | None) -> dict[str, Any]:
+    """What `page_of_ids` takes."""
+    given: dict[str, Any] = {"tenant": tenant_id, "reach": limit + offset, "take": limit, "skip": offset}
+    return given if before is None else {**given, "before": before}
+
+
+def page_of_ids(where: Filter, after_cursor: bool) -> Select[Any]:
+    """The ids of a page of jobs, newest first. One ordered index probe per status, merged: history is never sorted."""
+    conditions = where.conditions()
+    return _merged(where.statuses, conditions, after_cursor) if conditions else _plain(where.statuses, after_cursor)
+
+
+@lru_cache(maxsize=256)
+def _plain(statuses: tuple[JobStatus, ...], after_cursor: bool) -> Select[Any]:
+    return _merged(statuses, (), after_cursor)
+
+
+def _merged(
+    statuses: Sequence[JobStatus], conditions: Sequence[ColumnElement[bool]], after_cursor: bool
+) -> Select[Any]:
+    more = [*conditions, jobs.c.id < bindparam("before", type_=Id)] if after_cursor else list(conditions)
+    branches = []
+    for status in statuses:
+        branch = select(jobs.c.id).where(
+            jobs.c.tenant_id == bindparam("tenant", type_=Id), jobs.c.status == status.value, *more
+        )
+        # A subquery, because SQLite allows no ORDER BY inside the parts of a UNION.
+        branches.append(select(branch.order_by(jobs.c.id.desc()).limit(bindparam("reach")).subquery()))
     merged = union_all(*branches).subquery()
-    ids = select(merged.c.id).order_by(merged.c.id.desc()).limit(limit).offset(offset)
-    return get_many(tx, [row.id for row in tx.rows(ids)])
+    return select(merged.c.id).order_by(merged.c.id.desc()).limit(bindparam("take")).offset(bindparam("skip"))
 
 
 def count(tx: Tx, tenant_id: UUID, where: Filter, cap: int | None = None) -> int:

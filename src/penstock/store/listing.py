@@ -7,19 +7,18 @@ them does.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, bindparam, select, type_coerce, union_all
+from sqlalchemy import Select, select, type_coerce
 from sqlalchemy.types import NullType
 
-from penstock.core.status import JobStatus
 from penstock.store import rows
 from penstock.store.database import Tx
-from penstock.store.jobs import Filter
+from penstock.store.jobs import Filter, page_of_ids, page_params
 from penstock.store.tables import jobs
 from penstock.store.types import Id, UtcTime, from_micros
 
@@ -32,17 +31,11 @@ def page(
     """Newest first; ids and times as text, JSON as values."""
     if not where.statuses:
         return []
-    conditions = where.conditions()
-    if conditions:
-        statement = _statement(where.statuses, conditions, before is not None)
-    else:
-        statement = _unfiltered(where.statuses, before is not None)
-    given: dict[str, Any] = {"tenant": tenant_id, "reach": limit + offset, "take": limit, "skip": offset}
-    if before is not None:
-        given["before"] = before
+    ids = page_of_ids(where, before is not None)
+    given = page_params(tenant_id, limit, offset, before)
     convert = _CONVERTERS[tx.dialect.name]
     found = []
-    for row in tx.rows(statement, given):
+    for row in tx.rows(_statement(ids), given):
         plain = dict(zip(NAMES, row, strict=True))
         for name, change in convert:
             value = plain[name]
@@ -53,21 +46,7 @@ def page(
 
 
 @lru_cache(maxsize=256)
-def _unfiltered(statuses: tuple[JobStatus, ...], after_cursor: bool) -> Any:
-    return _statement(statuses, (), after_cursor)
-
-
-def _statement(statuses: Sequence[JobStatus], conditions: Sequence[ColumnElement[bool]], after_cursor: bool) -> Any:
-    """One ordered index probe per status, merged: history is never sorted."""
-    more = [*conditions, jobs.c.id < bindparam("before", type_=Id)] if after_cursor else list(conditions)
-    branches = []
-    for status in statuses:
-        branch = select(jobs.c.id).where(
-            jobs.c.tenant_id == bindparam("tenant", type_=Id), jobs.c.status == status.value, *more
-        )
-        branches.append(select(branch.order_by(jobs.c.id.desc()).limit(bindparam("reach")).subquery()))
-    merged = union_all(*branches).subquery()
-    ids = select(merged.c.id).order_by(merged.c.id.desc()).limit(bindparam("take")).offset(bindparam("skip"))
+def _statement(ids: Select[Any]) -> Any:
     raw = [type_coerce(column, NullType()).label(column.name) for column in rows.JOB_COLUMNS]
     return select(*raw).where(jobs.c.id.in_(ids)).order_by(jobs.c.id.desc())
 
