@@ -6,7 +6,7 @@ from __future__ import annotations
 AHEAD_SECONDS = 0.05
 """A buffer holds what this worker gets done in about this time."""
 
-MOST_AHEAD = 400
+MOST_AHEAD = 1000
 WEIGHT = 0.2
 """How much the newest batch counts in the average."""
 
@@ -20,18 +20,19 @@ class Pace:
     >>> for _ in range(10):
     ...     pace.ran([0.0001] * 8)
     >>> pace.capacity
-    408
+    1008
     """
 
     def __init__(self, concurrency: int) -> None:
         self._concurrency = concurrency
         self._average: float | None = None
-        self._ahead = 0
+        self.ahead = 0
+        """How many runs to hold beyond those that run."""
 
     @property
     def capacity(self) -> int:
         """How many runs this worker wants to hold, running and buffered together."""
-        return self._concurrency + self._ahead
+        return self._concurrency + self.ahead
 
     def ran(self, durations: list[float]) -> None:
         """Learn from a batch of runs that ended."""
@@ -42,8 +43,8 @@ class Pace:
         self._average = newest * weight + (self._average or 0.0) * (1 - weight)
         goal = int(self._concurrency * AHEAD_SECONDS / max(self._average, 1e-6))
         # Growing by steps: one quick job among slow ones does not fill the buffer.
-        self._ahead = min(goal if goal >= self._concurrency else 0, MOST_AHEAD, 2 * self._ahead + self._concurrency)
+        self.ahead = min(goal if goal >= self._concurrency else 0, MOST_AHEAD, 2 * self.ahead + self._concurrency)
 
     def stalled(self) -> None:
         """The buffer was not worked off in time: start again without one."""
-        self._average, self._ahead = AHEAD_SECONDS * 2, 0
+        self._average, self.ahead = AHEAD_SECONDS * 2, 0

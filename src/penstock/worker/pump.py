@@ -151,7 +151,10 @@ class Pump(Service):
         if self._closed:
             return 0
         held = len(self._flight.runs) - len(self._finished) - self._completer.pending
-        return max(0, min(self.pace.capacity - held, self._asking))
+        room = self.pace.capacity - held
+        if room < self.pace.ahead // 2:
+            return 0  # a buffer that is more than half full is not worth a claim
+        return max(0, min(room, self._asking))
 
     def _exchange(self, room: int) -> None:
         finished, self._finished = self._finished, []
