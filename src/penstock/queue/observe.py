@@ -102,9 +102,12 @@ def present_workers(ground: Ground) -> list[dict[str, Any]]:
 
 def doctor(ground: Ground) -> Health:
     """Every promise as a query over the live database, and what an operator should look at."""
+    from penstock.store.pipeline import doctor as pipelines  # a worker does without
+
     with ground.db.read() as tx:
-        found = checks.violations(tx, ground.config.grace_seconds)
-        return Health(tuple(found), tuple(checks.warnings(tx)), len(checks.CHECKS))
+        found = [*checks.violations(tx, ground.config.grace_seconds), *pipelines.violations(tx)]
+        warned = [*checks.warnings(tx), *pipelines.warnings(tx)]
+        return Health(tuple(found), tuple(warned), len(checks.CHECKS) + 1)
 
 
 def forget(
