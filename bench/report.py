@@ -52,8 +52,26 @@ def machine(seconds: float) -> str:
         f"Machine: {os.cpu_count()} cores ({cpu or platform.machine()}), {memory:.0f} GiB, {platform.system()} "
         f"{platform.release()}, Python {platform.python_version()}, PostgreSQL {postgres_version()} (fsync, synchronous_commit and "
         f"full_page_writes on), SQLite {sqlite3.sqlite_version} (WAL, synchronous=FULL), Redis with appendfsync=everysec (its peers may lose a second of acknowledged jobs). "
-        f"Load when it ended: {os.getloadavg()[0]:.1f}. {datetime.now(UTC):%Y-%m-%d}, {seconds / 60:.0f} minutes."
+        f"Load when it ended: {os.getloadavg()[0]:.1f}. {datetime.now(UTC):%Y-%m-%d}, {seconds / 60:.0f} minutes. {_stolen()}"
     )
+
+
+def _ticks() -> tuple[int, int]:
+    """CPU time since the machine started that others on the same hardware took, and that ran here."""
+    try:
+        fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
+    except OSError:
+        return 0, 0
+    return fields[7], sum(fields[:3])
+
+
+_AT_START = _ticks()
+
+
+def _stolen() -> str:
+    """How much of the CPU that the run wanted went to other guests of the same hardware."""
+    stolen, ran = (now - then for now, then in zip(_ticks(), _AT_START, strict=True))
+    return f"Of the processor time asked for, {100 * stolen / max(1, stolen + ran):.0f} % went to other guests of the hardware."
 
 
 def postgres_version() -> str:

@@ -25,6 +25,12 @@ interface Props {
 
 const token = (name: string): string => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
+/** The one value there is: a line has two ends, so it would not be seen. */
+function alone(values: ArrayLike<number | null | undefined> | undefined): number[] | null {
+  const there = Array.from(values ?? []).flatMap((value, index) => (value == null ? [] : [index]));
+  return there.length === 1 ? there : null;
+}
+
 /** Values over time. The picture is a canvas; the legend carries the numbers, and follows the pointer. */
 export function Chart({ label, times, series, format }: Props) {
   const host = useRef<HTMLDivElement>(null);
@@ -58,7 +64,7 @@ export function Chart({ label, times, series, format }: Props) {
             stroke: token(each.colour),
             fill: each.bars ? token(each.colour) : undefined,
             width: each.bars ? 0 : 1.75,
-            points: { show: false },
+            points: { show: false, size: 5, fill: token(each.colour), filter: (self: uPlot, at: number) => (each.bars ? null : alone(self.data[at])) },
             spanGaps: true,
             ...(each.bars && uPlot.paths.bars ? { paths: uPlot.paths.bars({ size: [0.72, 40], align: 1 }) } : {}),
           })),
