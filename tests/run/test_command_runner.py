@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -449,6 +450,23 @@ def test_a_forked_worker_has_a_guardian_of_its_own() -> None:
         [PYTHON, "-W", "error", "-c", FORKING], capture_output=True, text=True, env={**os.environ, **import_path()}
     )
     assert done.stdout.endswith("fine\n"), done.stderr
+
+
+def test_a_guardian_that_was_killed_is_replaced_once_whoever_notices() -> None:
+    assert shell("true") == shell("true")
+    first = guardian()._process
+    assert first is not None
+    first.kill()
+    first.wait()
+    with ThreadPoolExecutor(8) as pool:
+        outcomes = list(pool.map(lambda _: shell("true"), range(40)))
+    assert {type(outcome) for outcome in outcomes} == {Succeeded}
+    second = guardian()._process
+    assert second is not None and second.pid != first.pid and second.poll() is None
+    living = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
+    assert [child.pid for child in living if any("guardian_main.py" in word for word in child.cmdline())] == [
+        second.pid
+    ]
 
 
 def test_a_guardian_that_was_never_needed_leaves_nothing() -> None:

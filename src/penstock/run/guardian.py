@@ -57,35 +57,36 @@ class Guardian:
 
     def ready(self) -> None:
         """Have the guardian running before the first child is."""
-        if self._pipe is None:
+        if self._process is None:
             with self._lock:
                 if self._process is None:
                     self._start()
 
     def _say(self, line: bytes) -> None:
         """No lock: so short a line goes into a pipe as a whole."""
-        pipe = self._pipe
-        if pipe is not None and self._wrote(pipe, line):
+        process = self._process
+        if process is not None and self._wrote(line):
             return
         with self._lock:
-            if self._pipe is None or self._pipe == pipe:
-                self._stop()
+            if self._process is process:  # nobody has started another meanwhile
                 self._start()
-            assert self._pipe is not None
-            self._wrote(self._pipe, line)
+            self._wrote(line)
 
-    def _wrote(self, pipe: int, line: bytes) -> bool:
+    def _wrote(self, line: bytes) -> bool:
         """False if the guardian is gone."""
+        pipe = self._pipe
         try:
-            os.write(pipe, line)
+            if pipe is not None:
+                os.write(pipe, line)
         except BlockingIOError:
             pass  # a guardian that cannot keep up still finds everything by its mark when it matters
         except OSError:
             return False
-        return True
+        return pipe is not None
 
     def _start(self) -> None:
-        self._process = subprocess.Popen(
+        gone = self._process
+        made = subprocess.Popen(
             [sys.executable, "-I", "-S", str(_PROGRAM), self.mark, *self._facts()],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -95,38 +96,48 @@ class Guardian:
             start_new_session=True,
             bufsize=0,
         )
-        assert self._process.stdin is not None
-        pipe = self._process.stdin.fileno()
+        assert made.stdin is not None
+        pipe = made.stdin.fileno()
         os.set_blocking(pipe, False)
         if hasattr(fcntl, "F_SETPIPE_SZ"):
             with contextlib.suppress(OSError):
                 fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)  # type: ignore[attr-defined,unused-ignore]
-        self._pipe = pipe
+        # One descriptor for good: whoever is about to write must not find another file under its number
+        if self._pipe is None:
+            self._pipe = os.dup(pipe)
+        else:
+            os.dup2(pipe, self._pipe, inheritable=False)
+        made.stdin.close()
+        self._process = made
+        if gone is not None:
+            _await(gone)
 
     def _facts(self) -> list[str]:
         return [str(os.getpid()), self.workspaces.base, self.cells.base or ""]
-
-    def _stop(self) -> None:
-        process, self._process, self._pipe = self._process, None, None
-        if process is None:
-            return
-        if process.stdin is not None:
-            process.stdin.close()
-        try:
-            process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
     def close(self) -> None:
         """Let the guardian end what is left, and go."""
         if os.getpid() != self._owner:
             return
         with self._lock:
-            self._stop()
+            process, self._process = self._process, None
+            if self._pipe is not None:
+                os.close(self._pipe)
+                self._pipe = None
+            if process is not None:
+                _await(process)
         self.cells.close()
         self.workspaces.close()
         os.close(self.nothing)
+
+
+def _await(process: subprocess.Popen[bytes]) -> None:
+    """Its pipe is closed, so it ends what is left, and goes."""
+    try:
+        process.wait(timeout=5)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 _guardian: Guardian | None = None
