@@ -56,6 +56,11 @@ BARS: list[Bar] = [
     *(Bar((history.DRAIN, ours), (drain.ONE, ours), least=1 / 1.5) for ours in (PG, LITE)),
     *(Bar((f"{history.LATENCY}, p50", o), (f"{latency.WORKLOAD}, p50", o), most=1.5) for o in (PG, LITE)),
     *(Bar((COMMANDS, ours), (COMMANDS, BARE_COMMANDS), least=0.7) for ours in (PG, LITE)),
+    *(
+        Bar((f"HTTP {verb}", o), (f"HTTP {verb}", f"bare FastAPI ({d})"), least=0.5)
+        for o, d in ((PG, "postgresql"), (LITE, "sqlite"))
+        for verb in ("enqueue", "list 50")
+    ),
     *(Bar((memory.IDLE, ours), None, most=80) for ours in (PG, LITE)),
     Bar(("pipelines, refresh", "penstock"), ("pipelines, refresh", "datajoint"), least=50),
     Bar(("pipelines, distributed 1", "penstock"), ("pipelines, distributed 1", "datajoint"), least=3),
