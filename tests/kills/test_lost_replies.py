@@ -14,6 +14,7 @@ from penstock import Failed, LeaseLost, Penstock, Succeeded
 from penstock.core.status import JobStatus
 from penstock.queue import claim as claiming
 from penstock.store import claims, failpoints
+from penstock.store.dialects import postgresql
 from tests.support.proxy import proxied
 
 Lose = Callable[[], Any]
@@ -107,6 +108,13 @@ def cut_idle_connections(app: Penstock) -> None:
         other.execute(text(mine))
 
 
+def named(sql: str) -> bytes:
+    """What a statement is called on the wire once it is prepared."""
+    from penstock.store.dialects import wire
+
+    return wire._numbered(sql)[1]
+
+
 def number_of(app: Penstock, what: str) -> int:
     with app.db.read() as tx:
         return int(tx.scalar(text(f"SELECT count(*) FROM {what}")))
@@ -128,12 +136,28 @@ def test_enqueue_by_one_statement_is_there_once(faulty: tuple[Penstock, Lose], f
     app.enqueue("work", {"n": 0})
     with lose() as proxy:
         if fault[1] == "reply swallowed":
-            proxy.committing = b"INSERT INTO penstock_jobs"
+            proxy.committing = named(postgresql._timed(postgresql._INSERT_ONE, False))
         if fault[1] == "backend terminated":
             cut_idle_connections(app)
         job = app.enqueue("work", {"n": 1})
     assert number_of(app, "penstock_jobs") == 2
     assert app.jobs.get(job.id).params == {"n": 1}
+
+
+def test_a_claim_at_once_is_made_once(faulty: tuple[Penstock, Lose], fault: tuple[str, str]) -> None:
+    """The second claim knows the gate, and on PostgreSQL is one round trip with its COMMIT."""
+    app, lose = faulty
+    app.define("work")
+    assert app.queue.claim("w:1") == []
+    made = app.enqueue("work", {"n": 1})
+    with lose():
+        if fault[1] == "backend terminated":
+            cut_idle_connections(app)
+        taken = app.queue.claim("w:1", limit=5)
+    assert [claim.job_id for claim in taken] == [made.id]
+    assert number_of(app, "penstock_runs") == 1
+    app.queue.finish(taken[0], Succeeded())
+    assert not app.doctor().violations
 
 
 def test_enqueue_with_a_dedupe_key_is_there_once(faulty: tuple[Penstock, Lose]) -> None:

@@ -289,7 +289,9 @@ text_bug("postgresql", "paused queue served", "_GATE", " WHERE NOT paused", "")
 @bug("postgresql", "reservation not looked for")
 def _no_reservations(patch: Patch) -> None:
     real = postgresql._claim_sql
-    patch.setattr(postgresql, "_claim_sql", lambda queues, keys, tenant, heed: real(queues, keys, tenant, False))
+    patch.setattr(
+        postgresql, "_claim_sql", lambda queues, keys, tenant, heed, *guard: real(queues, keys, tenant, False, *guard)
+    )
 
 
 @bug("postgresql", "last place first")

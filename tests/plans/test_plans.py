@@ -99,22 +99,28 @@ def plans_of(app: Penstock, work: Callable[[], Any]) -> list[tuple[str, str]]:
                     other.execute(b"EXPLAIN (GENERIC_PLAN) " + converted.query, prepare=False)
                     found.append((statement, "\n".join(str(row[0]) for row in other.fetchall())))
 
-        def run(conn: Any, sql: str, moment: Any, params: dict[str, Any]) -> Any:
-            """The hot statements run on the driver's own cursor, which tells nobody."""
-            if "penstock_own" in conn.get_execution_options():
-                with conn.connection.cursor() as cursor:
-                    statement = postgresql._for_the_driver(sql, moment is not None)
-                    before(conn, cursor, statement, {**params, "moment": moment}, None, False)
-            return real(conn, sql, moment, params)
+        def ask(conn: Any, statements: Any, *, transaction: bool = False) -> Any:
+            """The hot statements go over the wire, which tells nobody. Each is planned under what those before it set."""
+            with conn.connection.cursor() as cursor:
+                if transaction:
+                    cursor.execute("BEGIN")
+                for sql, params, _ in statements:
+                    statement = re.sub(r"(?<!:):([a-z_]+)\b", r"%(\1)s", sql)
+                    before(conn, cursor, statement, params, None, False)
+                    if transaction:
+                        cursor.execute(statement, params)
+                if transaction:
+                    cursor.execute("ROLLBACK")
+            return real(conn, statements, transaction=transaction)
 
-        real = postgresql._run
+        real = postgresql._ask
         event.listen(app.db.engine, "before_cursor_execute", before)
-        postgresql._run = run
+        postgresql._ask = ask
         try:
             work()
         finally:
             event.remove(app.db.engine, "before_cursor_execute", before)
-            postgresql._run = real
+            postgresql._ask = real
         return found
     return _sqlite_plans(app, work, plan, found)
 

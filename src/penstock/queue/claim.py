@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from uuid import UUID
 
 from penstock.core import check
@@ -15,6 +16,7 @@ from penstock.queue.record import Report, check_results, close_in, recorded
 from penstock.store import claims
 from penstock.store.database import Tx
 from penstock.store.faults import is_disconnect
+from penstock.store.hot import ClaimRequest
 
 MAX_BATCH = 1000
 
@@ -36,42 +38,65 @@ def claim(
     ours are added to `lost`."""
     check.text("worker", worker)
     check.integer("limit", limit, 0, MAX_BATCH)
-    run_ids = [new_id() for _ in range(limit)]
-    lease = _lease(ground, lease_seconds)
     check_results(reports)
+    request = ClaimRequest(
+        worker=worker,
+        pid=pid,
+        lease_seconds=_lease(ground, lease_seconds),
+        queues=None if queues is None else tuple(queues),
+        keys=None if keys is None else tuple(keys),
+        tenant_id=tenant_id,
+        run_ids=tuple(new_id() for _ in range(limit)),
+    )
     stale: set[UUID] = set()
-
-    def work(tx: Tx) -> list[Claim]:
-        stale.clear()
-        entered = claims.gate(tx)
-        if reports:
-            stale.update(close_in(ground, tx, reports, worker))
-        return claims.claim(tx, entered, worker, run_ids, lease, pid=pid, queues=queues, keys=keys, tenant_id=tenant_id)
-
     try:
-        taken = ground.db.transact(work)
+        taken = None if reports else _claim_at_once(ground, request)
+        if taken is None:
+            taken = ground.db.transact(lambda tx: _claim_in(ground, tx, request, reports, stale))
     except (DatabaseUnavailable, ConnectionError) as error:
         if not (is_disconnect(error) or is_disconnect(error.__cause__ or error)):
             raise
-        taken = _after_lost_reply(ground, run_ids, reports, stale, work)
+        taken = _after_lost_reply(ground, request, reports, stale)
     if lost is not None:
         lost.update(stale)
     return taken
 
 
+def _claim_at_once(ground: Ground, request: ClaimRequest) -> list[Claim] | None:
+    """Where the gate is as it was when it was last seen. None if it is not."""
+    expected = ground.gate
+    if expected is None or not expected.lets_through(expected) or not ground.db.has_short_way:
+        return None
+    found = ground.db.at_once(lambda tx: claims.enter_and_claim(tx, expected, request))
+    if found is None:
+        return None
+    ground.gate, taken = found
+    return taken if ground.gate.lets_through(expected) else None
+
+
+def _claim_in(
+    ground: Ground, tx: Tx, request: ClaimRequest, reports: Sequence[Report], stale: set[UUID]
+) -> list[Claim]:
+    stale.clear()
+    entered = ground.gate = claims.gate(tx)
+    if reports:
+        stale.update(close_in(ground, tx, reports, request.worker))
+    return claims.claim(tx, entered, request)
+
+
 def _after_lost_reply(
-    ground: Ground, run_ids: list[UUID], reports: Sequence[Report], stale: set[UUID], work: object
+    ground: Ground, request: ClaimRequest, reports: Sequence[Report], stale: set[UUID]
 ) -> list[Claim]:
     """The commit may have happened. Our run ids tell: what carries them is ours already."""
     with ground.db.read() as tx:
-        taken = claims.held(tx, run_ids)
+        taken = claims.held(tx, request.run_ids)
         closed = recorded(tx, reports) if reports else set()
     if taken or (reports and closed):
         stale.update({run_id for _, run_id, _ in reports} - closed)
         return taken
     # Other ids for the second try: should the first be committed late, no id fences two runs.
-    run_ids[:] = [new_id() for _ in run_ids]
-    return ground.db.transact(work)  # type: ignore[arg-type]
+    again = replace(request, run_ids=tuple(new_id() for _ in request.run_ids))
+    return ground.db.transact(lambda tx: _claim_in(ground, tx, again, reports, stale))
 
 
 def _lease(ground: Ground, given: float | None) -> float:

@@ -172,7 +172,7 @@ def _enqueue_at_once(
     first.append(new)
     if new.queue not in ground.known_queues:
         return None
-    written = ground.db.at_once(lambda tx: jobs.insert(tx, [new]).get(new.id))
+    written = ground.db.at_once(lambda tx: jobs.insert(tx, [new]).get(new.id), retry_disconnects=True)
     return None if written is None else rows.fresh_job(new, written, merge(remembered[0].default_params, given))
 
 

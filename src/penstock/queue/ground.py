@@ -14,6 +14,7 @@ from penstock.core.nouns import Definition
 from penstock.core.payload import Validator, compile_schema
 from penstock.store import definitions, tenants
 from penstock.store.database import Database, Tx
+from penstock.store.hot import Gate
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,8 @@ class Ground:
     outbox: Outbox = _no_outbox
     """Called with what ended for tenants that have webhooks, inside the transaction that ended it."""
     known_queues: set[str] = field(default_factory=lambda: {"default"})
+    gate: Gate | None = None
+    """What the last claim saw. The next one may expect the same; its statement looks again."""
     _tenants: dict[str, UUID] = field(default_factory=lambda: {"default": DEFAULT_TENANT_ID})
     _definitions: dict[tuple[UUID, str], tuple[Definition, Validator]] = field(default_factory=dict)
 

@@ -23,38 +23,27 @@ def gate(tx: Tx) -> Gate:
     return tx.dialect.gate(tx.conn, tx.moment)
 
 
-def claim(
-    tx: Tx,
-    entered: Gate,
-    worker: str,
-    run_ids: Sequence[UUID],
-    lease_seconds: float,
-    *,
-    pid: int | None = None,
-    queues: Sequence[str] | None = None,
-    keys: Sequence[str] | None = None,
-    tenant_id: UUID | None = None,
-) -> list[Claim]:
-    """Claim up to `len(run_ids)` jobs in order, each with its run row. What became due, or got a slot, takes its place first."""
+def claim(tx: Tx, entered: Gate, request: ClaimRequest) -> list[Claim]:
+    """Claim as many jobs as are asked for, in order, each with its run row. What became due, or got a slot, takes its
+    place first."""
     failpoints.reach("claim.before")
     if entered.due:
         promote.due(tx)
     if entered.due or entered.limited:
         promote.admit(tx)
-    open_queues = [name for name in entered.queues if queues is None or name in queues]
-    if not open_queues or not run_ids:
-        return []
-    request = ClaimRequest(
-        worker=worker,
-        pid=pid,
-        lease_seconds=lease_seconds,
-        queues=tuple(open_queues),
-        keys=None if keys is None else tuple(keys),
-        tenant_id=tenant_id,
-        run_ids=tuple(run_ids),
-        heed_reservations=entered.reserved,
-    )
-    return list(tx.dialect.claim(tx.conn, tx.moment, request))
+    admitted = request.through(entered)
+    return list(tx.dialect.claim(tx.conn, tx.moment, admitted)) if admitted else []
+
+
+def enter_and_claim(tx: Tx, expected: Gate, request: ClaimRequest) -> tuple[Gate, list[Claim]]:
+    """The same where nothing has changed since the gate was last seen, which is most of the time; nothing is claimed if
+    something has."""
+    failpoints.reach("claim.before")
+    admitted = request.through(expected)
+    if admitted is None:
+        return gate(tx), []
+    entered, taken = tx.dialect.enter_and_claim(tx.conn, tx.moment, admitted, expected)
+    return entered, list(taken)
 
 
 def held(tx: Tx, run_ids: Sequence[UUID]) -> list[Claim]:

@@ -25,6 +25,7 @@ from penstock.core.clock import Clock
 from penstock.core.errors import DatabaseUnavailable, InvalidInput
 from penstock.store import failpoints
 from penstock.store.dialects import Dialect, dialect_for
+from penstock.store.dialects.base import Bare
 from penstock.store.faults import is_disconnect, is_transient, translated
 from penstock.store.guest import guest_connection
 from penstock.store.types import UtcTime
@@ -89,7 +90,9 @@ class Database:
         self.dialect = dialect_for(self.engine.dialect.name)
         self.clock = clock
         self.busy_timeout = busy_timeout
-        self._marks = {"penstock_own": True} if self._owns_engine else {}
+        self.has_short_way = self._owns_engine and self.dialect.has_short_way()
+        """Whether `at_once` may be used: on an engine of our own making, whose driver and settings we know."""
+        self._marks = {"penstock_own": True} if self.has_short_way else {}
 
     @property
     def url(self) -> URL:
@@ -99,11 +102,6 @@ class Database:
     def name(self) -> str:
         """`sqlite` or `postgresql`."""
         return self.dialect.name
-
-    @property
-    def has_short_way(self) -> bool:
-        """Whether `at_once` may be used: on an engine of our own making, whose driver and settings we know."""
-        return self._owns_engine
 
     def moment(self) -> datetime | None:
         """The time, where it is ours to tell: an injected clock, or SQLite's, which is the machine's."""
@@ -118,36 +116,52 @@ class Database:
             yield Tx(conn, self.dialect, self.moment())
 
     @contextmanager
-    def write(self) -> Iterator[Tx]:
-        """A write transaction, committed when the block ends well. On SQLite it holds the one write lock from its start."""
+    def write(self, *, lent: bool = False) -> Iterator[Tx]:
+        """A write transaction, committed when the block ends well. On SQLite it holds the one write lock from its start.
+        `lent` says that others' code gets the connection, so that nothing can be taken for granted about its state."""
         with translated(self.url), self.engine.connect() as plain:
-            conn = plain.execution_options(penstock_write=True, **self._marks)
+            conn = plain.execution_options(penstock_write=True, **({} if lent else self._marks))
             with conn.begin():
                 yield Tx(conn, self.dialect, self.moment())
                 failpoints.reach("commit.before")
             failpoints.reach("commit.after")
 
-    def at_once(self, work: Callable[[Tx], T]) -> T | None:
-        """A small write on the shortest way there is. None if only luck was missing or the outcome is not known: then take
-        the long way, `transact`."""
-        way = self._by_one_statement if self.name == "postgresql" else self._by_bare_transaction
+    def at_once(self, work: Callable[[Tx], T], *, retry_disconnects: bool = False) -> T | None:
+        """A small write on the shortest way there is: on PostgreSQL one round trip, so `work` asks one thing. None if only
+        luck was missing (with `retry_disconnects` also if the outcome is not known): then take the long way, `transact`."""
+        way = self._by_one_trip if self.name == "postgresql" else self._by_bare_transaction
         try:
             with translated(self.url):
                 return way(work)
         except Exception as error:
             cause = _cause(error)
-            if is_transient(cause) or is_disconnect(cause):
+            if is_transient(cause) or (retry_disconnects and is_disconnect(cause)):
                 return None
             raise
 
-    def _by_one_statement(self, work: Callable[[Tx], T]) -> T:
-        """One statement is a transaction by itself: one round trip, where BEGIN and COMMIT would be two more."""
-        with self.engine.connect() as plain:
-            conn = plain.execution_options(isolation_level="AUTOCOMMIT", penstock_own=True)
-            failpoints.reach("commit.before")
-            done = work(Tx(conn, self.dialect, self.moment()))
-            failpoints.reach("commit.after")
-            return done
+    def _by_one_trip(self, work: Callable[[Tx], T]) -> T:
+        """One statement, or several that are sent together with their BEGIN and COMMIT, on the driver's connection."""
+        driver_error = self.engine.dialect.loaded_dbapi.Error
+        lost = True
+        try:
+            borrowed = self.engine.raw_connection()
+            connection: Any = borrowed.dbapi_connection
+            try:
+                connection.autocommit = True
+                bare: Any = Bare(borrowed)
+                failpoints.reach("commit.before")
+                done = work(Tx(bare, self.dialect, self.moment()))
+                failpoints.reach("commit.after")
+                return done
+            finally:
+                lost = connection.closed
+                if lost:
+                    borrowed.invalidate()
+                else:
+                    connection.autocommit = False
+                    borrowed.close()
+        except driver_error as error:
+            raise sa_exc.DBAPIError.instance(None, None, error, driver_error, connection_invalidated=lost) from error
 
     def _by_bare_transaction(self, work: Callable[[Tx], T]) -> T:
         """BEGIN and COMMIT on the driver's connection: on a local file SQLAlchemy's share would be as long as the commit."""
@@ -156,7 +170,7 @@ class Database:
             cursor = borrowed.cursor()
             cursor.execute("BEGIN IMMEDIATE")
             try:
-                bare: Any = _Bare(borrowed)
+                bare: Any = Bare(borrowed)
                 done = work(Tx(bare, self.dialect, self.moment()))
                 failpoints.reach("commit.before")
             except BaseException:
@@ -207,15 +221,6 @@ class Database:
     def close(self) -> None:
         if self._owns_engine:
             self.engine.dispose()
-
-
-class _Bare:
-    """As much of a SQLAlchemy connection as the hot statements of SQLite need."""
-
-    __slots__ = ("connection",)
-
-    def __init__(self, connection: Any) -> None:
-        self.connection = connection
 
 
 def _cause(error: Exception) -> BaseException:

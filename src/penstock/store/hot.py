@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import NamedTuple
@@ -66,18 +66,29 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClaimRequest:
+    """Who claims, under which run ids, and of what: all queues, keys and tenants unless some are named."""
+
     worker: str
     pid: int | None
     lease_seconds: float
-    queues: tuple[str, ...]
+    queues: tuple[str, ...] | None
     keys: tuple[str, ...] | None
     tenant_id: UUID | None
     run_ids: tuple[UUID, ...]
-    heed_reservations: bool
+    open: tuple[str, ...] = ()
+    """Of its queues those that the gate says are open."""
+    heed_reservations: bool = True
 
     @property
     def limit(self) -> int:
         return len(self.run_ids)
+
+    def through(self, gate: Gate) -> ClaimRequest | None:
+        """The request as the gate lets it through; None if there is nothing to ask for."""
+        queues = tuple(name for name in gate.queues if self.queues is None or name in self.queues)
+        if not queues or not self.run_ids:
+            return None
+        return replace(self, open=queues, heed_reservations=gate.reserved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +117,10 @@ class Gate(NamedTuple):
     limited: bool
     reserved: bool
     queues: tuple[str, ...]
+
+    def lets_through(self, expected: Gate) -> bool:
+        """Whether a claim that was made ready for the gate as expected may be made: nothing is to take its place first."""
+        return not self.due and not self.limited and self.queues == expected.queues
 
 
 @lru_cache(maxsize=1024)  # the runs of a batch began and ended together

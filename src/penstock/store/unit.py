@@ -22,14 +22,14 @@ class Borrowed(Database):
     def __init__(self, db: Database, tx: Tx) -> None:
         self.__dict__.update(db.__dict__)
         self._tx = tx
-        self._owns_engine = False
+        self._owns_engine = self.has_short_way = False
 
     @contextmanager
     def read(self) -> Iterator[Tx]:
         yield self._tx
 
     @contextmanager
-    def write(self) -> Iterator[Tx]:
+    def write(self, *, lent: bool = False) -> Iterator[Tx]:
         yield self._tx
 
     def transact(self, work: Callable[[Tx], T], *, retry_disconnects: bool = False) -> T:

@@ -16,6 +16,15 @@ from penstock.core.nouns import Claim
 from penstock.store.hot import Alike, ClaimRequest, Closed, Closing, Gate, NewJob, Written
 
 
+class Bare:
+    """As much of a SQLAlchemy connection as the hot statements need: the driver's own, as the pool lends it."""
+
+    __slots__ = ("connection",)
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+
+
 class Dialect(Protocol):
     name: ClassVar[str]
     driver_name: ClassVar[str]
@@ -27,6 +36,10 @@ class Dialect(Protocol):
     def create_engine(
         self, url: URL, factory: Callable[..., Engine], pool_size: int, busy_timeout: float
     ) -> Engine: ...
+
+    def has_short_way(self) -> bool:
+        """Whether the driver can what `Database.at_once` needs."""
+        ...
 
     def is_raw_connection(self, given: Any) -> bool: ...
 
@@ -53,6 +66,12 @@ class Dialect(Protocol):
     def gate(self, conn: Connection, moment: datetime | None) -> Gate: ...
 
     def claim(self, conn: Connection, moment: datetime | None, request: ClaimRequest) -> Sequence[Claim]: ...
+
+    def enter_and_claim(
+        self, conn: Connection, moment: datetime | None, request: ClaimRequest, expected: Gate
+    ) -> tuple[Gate, Sequence[Claim]]:
+        """Both, and the COMMIT, at once; nothing is claimed if the gate is not as expected."""
+        ...
 
     def heartbeat(
         self, conn: Connection, moment: datetime | None, pairs: Sequence[tuple[UUID, UUID]], lease_seconds: float

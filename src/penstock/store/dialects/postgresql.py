@@ -4,13 +4,12 @@ as one JSON argument. No session state: everything here is safe behind a transac
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import lru_cache
 from select import POLLIN, poll
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
 from sqlalchemy import Connection, Engine, TextClause, event, func, select, text
@@ -20,8 +19,12 @@ from sqlalchemy.sql import ColumnElement, Executable
 
 from penstock.core.nouns import Claim
 from penstock.core.payload import dumps
+from penstock.store.dialects.base import Bare
 from penstock.store.hot import RETRY_MODES, Alike, ClaimRequest, Closed, Closing, Gate, NewJob, Written
 from penstock.store.types import UtcTime
+
+if TYPE_CHECKING:  # the driver is an extra
+    from penstock.store.dialects import wire
 
 CHANNEL = "penstock"
 GATE_LOCK = 5_068_337_001
@@ -65,6 +68,11 @@ class PostgresDialect:
         )
         event.listen(engine.pool, "checkout", _leave_the_dead)
         return engine
+
+    def has_short_way(self) -> bool:
+        from penstock.store.dialects import wire
+
+        return wire.CAN
 
     def is_raw_connection(self, given: Any) -> bool:
         kind = type(given)
@@ -117,28 +125,27 @@ class PostgresDialect:
         return int(written)
 
     def gate(self, conn: Connection, moment: datetime | None) -> Gate:
-        ((*_, due, limited, queues),) = _run(conn, _GATE, moment, {"lock": GATE_LOCK})
-        # The claim itself looks for reservations: this statement's snapshot is older than the lock that it waits for, so
-        # the very reservation it waited for would be missed here.
-        return Gate(bool(due), limited, True, tuple(queues or ()))
+        (row,) = _run(conn, _GATE, moment, {"lock": GATE_LOCK})
+        return _gate(row)
 
     def claim(self, conn: Connection, moment: datetime | None, request: ClaimRequest) -> Sequence[Claim]:
-        sql = _claim_sql(
-            len(request.queues) > 1, request.keys is not None, request.tenant_id is not None, request.heed_reservations
-        )
-        params: dict[str, Any] = {
-            "worker": request.worker, "pid": request.pid, "lease": request.lease_seconds, "limit": request.limit,
-            "run_ids": _array(request.run_ids),
-        }  # fmt: skip
-        if len(request.queues) > 1:
-            params["queues"] = list(request.queues)
-        else:
-            params["queue"] = request.queues[0]
-        if request.keys is not None:
-            params["keys"] = list(request.keys)
-        if request.tenant_id is not None:
-            params["tenant_id"] = request.tenant_id
-        return [_claimed(row, request.worker) for row in _run(conn, sql, moment, params)]
+        rows = _run(conn, _claim_for(request, guarded=False), moment, _claim_values(request))
+        return [_claimed(row, request.worker) for row in rows]
+
+    def enter_and_claim(
+        self, conn: Connection, moment: datetime | None, request: ClaimRequest, expected: Gate
+    ) -> tuple[Gate, Sequence[Claim]]:
+        """Gate, claim and COMMIT in one round trip. The claim takes nothing unless it finds the gate as expected."""
+        from penstock.store.dialects import wire
+
+        values = {**_claim_values(request), "open": list(expected.queues), "lock": GATE_LOCK, "moment": moment}
+        statements = [
+            wire.Statement(_timed(sql, moment is not None), values)
+            for sql in (_GATE, _claim_for(request, guarded=True))
+        ]
+        gate, claims = _ask(conn, statements, transaction=True)
+        (entered,) = wire.rows(conn.connection, gate)
+        return _gate(entered), [_claimed(row, request.worker) for row in wire.rows(conn.connection, claims)]
 
     def heartbeat(
         self, conn: Connection, moment: datetime | None, pairs: Sequence[tuple[UUID, UUID]], lease_seconds: float
@@ -171,6 +178,29 @@ def _leave_the_dead(connection: Any, _record: Any, _proxy: Any) -> None:
             pgconn.consume_input()
     except Exception as error:
         raise DisconnectionError("the server ended this connection") from error
+
+
+def _gate(row: Sequence[Any]) -> Gate:
+    """The claim itself looks for reservations: the gate's snapshot is older than the lock that it waits for, so the very
+    reservation it waited for would be missed in it."""
+    *_, due, limited, queues = row
+    return Gate(due, limited, True, tuple(queues or ()))
+
+
+def _claim_values(request: ClaimRequest) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "worker": request.worker, "pid": request.pid, "lease": request.lease_seconds, "limit": request.limit,
+        "run_ids": _array(request.run_ids),
+    }  # fmt: skip
+    if len(request.open) > 1:
+        values["queues"] = list(request.open)
+    else:
+        values["queue"] = request.open[0]
+    if request.keys is not None:
+        values["keys"] = list(request.keys)
+    if request.tenant_id is not None:
+        values["tenant_id"] = request.tenant_id
+    return values
 
 
 def _new_values(job: NewJob) -> dict[str, Any]:
@@ -225,27 +255,35 @@ def _claimed(row: Any, worker: str) -> Claim:
     )  # fmt: skip
 
 
-def _run(conn: Connection, sql: str, moment: datetime | None, params: dict[str, Any]) -> Sequence[Any]:
-    """A hot statement, on the driver's own cursor where the connection is ours: SQLAlchemy's share would be a third of a
-    batch's time in Python. What goes wrong is told in SQLAlchemy's way. A guest may have brought any driver."""
+def _run(conn: Connection | Bare, sql: str, moment: datetime | None, params: dict[str, Any]) -> Sequence[Any]:
+    """A hot statement, on the wire where the connection is ours. A guest may have brought any driver."""
     if moment is not None:
         params["moment"] = moment
-    if "penstock_own" not in conn.get_execution_options():
+    if not isinstance(conn, Bare) and "penstock_own" not in conn.get_execution_options():
         return conn.execute(_for_guests(sql, moment is not None), params).all()
-    cursor = conn.connection.cursor()
-    statement = _for_the_driver(sql, moment is not None)
+    from penstock.store.dialects import wire
+
+    (answer,) = _ask(conn, [wire.Statement(_timed(sql, moment is not None), params)])
+    return wire.rows(conn.connection, answer)
+
+
+def _ask(conn: Connection | Bare, statements: Sequence[wire.Statement], *, transaction: bool = False) -> list[Any]:
+    from penstock.store.dialects import wire
+
     try:
-        cursor.execute(statement, params)
-        return cursor.fetchall()
+        return wire.ask(conn.connection, statements, transaction=transaction)
     except Exception as error:
-        conn._handle_dbapi_exception(error, statement, params, cursor, None)
-    finally:
-        cursor.close()
+        if isinstance(conn, Bare):
+            raise
+        conn._handle_dbapi_exception(error, statements[0].sql, dict(statements[0].params), None, None)
 
 
 @lru_cache(maxsize=256)
 def _timed(sql: str, injected: bool) -> str:
-    return sql.replace("{now}", "CAST(:moment AS timestamptz)" if injected else "statement_timestamp()")
+    """`{now}` is the statement's own moment, `{began}` the transaction's: the same for the gate and for the claim."""
+    if injected:
+        return sql.replace("{now}", "CAST(:moment AS timestamptz)").replace("{began}", "CAST(:moment AS timestamptz)")
+    return sql.replace("{now}", "statement_timestamp()").replace("{began}", "now()")
 
 
 @lru_cache(maxsize=256)
@@ -253,13 +291,13 @@ def _for_guests(sql: str, injected: bool) -> TextClause:
     return text(_timed(sql, injected))
 
 
-@lru_cache(maxsize=256)
-def _for_the_driver(sql: str, injected: bool) -> str:
-    return re.sub(r"(?<!:):([a-z_]+)\b", r"%(\1)s", _timed(sql, injected))
+def _claim_for(request: ClaimRequest, *, guarded: bool) -> str:
+    keys, tenant = request.keys is not None, request.tenant_id is not None
+    return _claim_sql(len(request.open) > 1, keys, tenant, request.heed_reservations, guarded)
 
 
 @lru_cache(maxsize=64)
-def _claim_sql(many_queues: bool, keys: bool, tenant: bool, heed_reservations: bool) -> str:
+def _claim_sql(many_queues: bool, keys: bool, tenant: bool, heed_reservations: bool, guarded: bool = False) -> str:
     extra = ""
     if keys:
         extra += " AND definition_key = ANY(CAST(:keys AS text[]))"
@@ -276,6 +314,8 @@ def _claim_sql(many_queues: bool, keys: bool, tenant: bool, heed_reservations: b
         )
     else:
         source = f"claimable AND queue = :queue{extra}"
+    if guarded:
+        source = f"(SELECT NOT {_DUE} AND NOT {_LIMITED} AND {_OPEN} = CAST(:open AS text[])) AND {source}"
     # MATERIALIZED, and the status checked again: the planner may otherwise run the subquery more than once.
     return _CLAIM.replace("{source}", source).replace("{order}", order)
 
@@ -404,6 +444,10 @@ WITH given AS MATERIALIZED (
 SELECT id, position, waits_for, scheduled_for, queued_at FROM written CROSS JOIN woken
 """
 
+_DUE = "coalesce((SELECT scheduled_for FROM penstock_jobs WHERE waits_for = 'time' ORDER BY scheduled_for LIMIT 1) <= {began}, false)"
+_LIMITED = "EXISTS (SELECT 1 FROM penstock_jobs WHERE waits_for = 'limit')"
+_OPEN = "coalesce((SELECT array_agg(name ORDER BY name) FROM penstock_queues WHERE NOT paused), '{}')"
+
 # The settings hold for this transaction alone. What follows are point reads by index whatever the statistics say: on a
 # table that grew since it was last analysed the planner would read and sort everything that waits, and a generic plan, which
 # does not know how few are asked for, would join with the whole table. The sort of what was claimed is so dear to a planner
@@ -411,10 +455,7 @@ SELECT id, position, waits_for, scheduled_for, queued_at FROM written CROSS JOIN
 _OFF = ("enable_bitmapscan", "enable_sort", "enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit")
 _GATE = f"""
 SELECT pg_advisory_xact_lock_shared(:lock), {", ".join(f"set_config('{name}', 'off', true)" for name in _OFF)},
-  set_config('plan_cache_mode', 'force_generic_plan', true),
-  (SELECT scheduled_for FROM penstock_jobs WHERE waits_for = 'time' ORDER BY scheduled_for LIMIT 1) <= {{now}},
-  EXISTS (SELECT 1 FROM penstock_jobs WHERE waits_for = 'limit'),
-  (SELECT array_agg(name) FROM penstock_queues WHERE NOT paused)
+  set_config('plan_cache_mode', 'force_generic_plan', true), {_DUE}, {_LIMITED}, {_OPEN}
 """
 
 # Heartbeat and close say `lease_expires_at IS NOT NULL` and `finished_at IS NULL` where they mean "running", which CHECK

@@ -9,6 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
@@ -60,6 +61,9 @@ class SqliteDialect:
         event.listen(engine, "connect", _prepare_connection)
         event.listen(engine, "begin", _begin)
         return engine
+
+    def has_short_way(self) -> bool:
+        return True
 
     def is_raw_connection(self, given: Any) -> bool:
         return isinstance(given, sqlite3.Connection)
@@ -164,9 +168,9 @@ class SqliteDialect:
     def claim(self, conn: Connection, moment: datetime | None, request: ClaimRequest) -> Sequence[Claim]:
         now = to_micros(moment or _clock.now())
         find = _find(
-            len(request.queues), request.keys is not None, request.tenant_id is not None, request.heed_reservations
+            len(request.open), request.keys is not None, request.tenant_id is not None, request.heed_reservations
         )
-        params: dict[str, Any] = {f"queue{i}": queue for i, queue in enumerate(request.queues)}
+        params: dict[str, Any] = {f"queue{i}": queue for i, queue in enumerate(request.open)}
         params |= {"limit": request.limit, "now": now}
         if request.keys is not None:
             params["keys"] = dumps(list(request.keys))
@@ -192,6 +196,14 @@ class SqliteDialect:
             for job_id, run_id in run_ids.items()
             if job_id in taken
         ]
+
+    def enter_and_claim(
+        self, conn: Connection, moment: datetime | None, request: ClaimRequest, expected: Gate
+    ) -> tuple[Gate, Sequence[Claim]]:
+        entered = self.gate(conn, moment)
+        if not entered.lets_through(expected):
+            return entered, ()
+        return entered, self.claim(conn, moment, replace(request, heed_reservations=entered.reserved))
 
     def heartbeat(
         self, conn: Connection, moment: datetime | None, pairs: Sequence[tuple[UUID, UUID]], lease_seconds: float

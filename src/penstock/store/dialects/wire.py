@@ -1,0 +1,170 @@
+"""The hot statements of PostgreSQL on libpq itself: several in one round trip, prepared once for each connection.
+
+A driver's cursor takes a round trip for BEGIN, one for each statement and one for COMMIT, and a third of a batch's time in
+Python. Here they are sent together, in the protocol's pipeline, and answered together. What goes wrong is raised as the
+driver raises it, after which the transaction is to be rolled back, as ever.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import lru_cache
+from hashlib import blake2b
+from select import POLLIN, POLLOUT, poll
+from typing import Any, NamedTuple
+
+import psycopg
+from psycopg import pq
+from psycopg.adapt import Transformer
+from psycopg.errors import error_from_result
+
+CAN = psycopg.capabilities.has_pipeline()
+"""Whether this libpq can: from version 14 on."""
+
+_OK = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
+_WANTED = b"the answer to a statement"
+
+
+class Statement(NamedTuple):
+    """A statement with its parameters by name, as `:name`. Its answer may be asked for in the server's own binary form."""
+
+    sql: str
+    params: Mapping[str, Any]
+    binary: bool = False
+
+
+def ask(borrowed: Any, statements: Sequence[Statement], *, transaction: bool = False) -> list[Any]:
+    """Send all of them at once; answer the result of each. With `transaction` they are one of their own, committed with
+    them. Without, a connection that says autocommit has each by itself; any other begins a transaction if none is open."""
+    connection = borrowed.dbapi_connection
+    begins = connection.pgconn.transaction_status == pq.TransactionStatus.IDLE
+    try:
+        return _ask(borrowed, statements, transaction)
+    except (psycopg.errors.InvalidSqlStatementName, psycopg.errors.FeatureNotSupported) as error:
+        if not begins or isinstance(error, psycopg.errors.FeatureNotSupported):
+            connection.close()  # a plan for tables that have changed since: another connection makes another
+            raise
+    # The driver has the server forget every prepared statement when a transaction is rolled back. Nothing was done yet.
+    connection.rollback()
+    borrowed.info["penstock_prepared"].clear()
+    return _ask(borrowed, statements, transaction)
+
+
+def _ask(borrowed: Any, statements: Sequence[Statement], transaction: bool) -> list[Any]:
+    connection = borrowed.dbapi_connection
+    pgconn = connection.pgconn
+    begins = transaction or (not connection.autocommit and pgconn.transaction_status == pq.TransactionStatus.IDLE)
+    known: set[bytes] | None = borrowed.info.setdefault("penstock_prepared", set())
+    if connection.prepare_threshold is None:  # a pooler that cannot carry prepared statements
+        known = None
+    ready = [_ready(statement) for statement in statements]
+    asked: list[bytes] = []
+    pgconn.enter_pipeline_mode()
+    try:
+        if begins:
+            pgconn.send_query_params(b"BEGIN", None)
+            asked.append(b"")
+        for text, name, values, form in ready:
+            if known is None:
+                pgconn.send_query_params(text, values, None, None, form)
+            else:
+                if name not in known and name not in asked:
+                    pgconn.send_prepare(name, text)
+                    asked.append(name)
+                pgconn.send_query_prepared(name, values, None, form)
+            asked.append(_WANTED)
+        if transaction:
+            pgconn.send_query_params(b"COMMIT", None)
+            asked.append(b"")
+        pgconn.pipeline_sync()
+        answers = _answers(pgconn)
+        pgconn.exit_pipeline_mode()
+    except BaseException:
+        connection.close()  # half a conversation: nobody can go on with it
+        raise
+    wanted = []
+    for what, answer in zip(asked, answers, strict=True):
+        if answer.status not in _OK:
+            raise error_from_result(answer)
+        if what is _WANTED:
+            wanted.append(answer)
+        elif what and known is not None:
+            known.add(what)
+    return wanted
+
+
+def rows(borrowed: Any, result: Any) -> Sequence[Any]:
+    """The rows of an answer in text form, as a cursor of the driver would give them."""
+    transformer = borrowed.info.get("penstock_transformer")
+    if transformer is None:
+        transformer = borrowed.info["penstock_transformer"] = Transformer(borrowed.dbapi_connection)
+    transformer.set_pgresult(result, format=pq.Format.TEXT)
+    loaded: Sequence[Any] = transformer.load_rows(0, result.ntuples, tuple)
+    return loaded
+
+
+def _ready(statement: Statement) -> tuple[bytes, bytes, list[bytes | None], int]:
+    text, name, order = _numbered(statement.sql)
+    return text, name, [_encoded(statement.params[each]) for each in order], int(statement.binary)
+
+
+def _answers(pgconn: Any) -> list[Any]:
+    """Send what is left to send, and read until the server is in step with us. Waits without holding the interpreter."""
+    waiting = poll()
+    waiting.register(pgconn.socket, POLLIN)
+    while pgconn.flush():
+        waiting.modify(pgconn.socket, POLLIN | POLLOUT)
+        if any(what & POLLIN for _, what in waiting.poll()):
+            pgconn.consume_input()
+        waiting.modify(pgconn.socket, POLLIN)
+    answers: list[Any] = []
+    between = False
+    while True:
+        while pgconn.is_busy():
+            waiting.poll()
+            pgconn.consume_input()
+        result = pgconn.get_result()
+        if result is None:
+            if between or pgconn.status != pq.ConnStatus.OK:
+                raise _ended(pgconn, answers)
+            between = True
+        elif result.status == pq.ExecStatus.PIPELINE_SYNC:
+            return answers
+        else:
+            answers.append(result)
+            between = False
+
+
+def _ended(pgconn: Any, answers: Sequence[Any]) -> psycopg.Error:
+    """Why the server talks to us no more: what it said last, if it said so."""
+    for answer in answers:
+        if answer.status == pq.ExecStatus.FATAL_ERROR:
+            return error_from_result(answer)
+    return psycopg.OperationalError(f"the connection is lost: {pgconn.get_error_message()}")
+
+
+@lru_cache(maxsize=256)
+def _numbered(sql: str) -> tuple[bytes, bytes, tuple[str, ...]]:
+    """The statement with `$1` for the first name, and so on; what it is called once it is prepared; the names in order."""
+    order: dict[str, int] = {}
+    text = re.sub(r"(?<!:):([a-z_]+)\b", lambda found: f"${order.setdefault(found[1], len(order) + 1)}", sql).encode()
+    return text, b"penstock_" + blake2b(text, digest_size=12).hexdigest().encode(), tuple(order)
+
+
+def _encoded(value: Any) -> bytes | None:
+    """As PostgreSQL reads it from text; the statement says what it is to become."""
+    if value is None:
+        return None
+    if isinstance(value, datetime):
+        text = value.isoformat()
+    elif isinstance(value, bool):
+        text = "true" if value else "false"
+    elif isinstance(value, list):
+        text = "{" + ",".join('"' + each.replace("\\", "\\\\").replace('"', '\\"') + '"' for each in value) + "}"
+    else:
+        text = str(value)
+    if "\0" in text:
+        raise psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
+    return text.encode()

@@ -1,0 +1,171 @@
+"""Several statements in one round trip: what comes back, and what is left of the connection when something goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from sqlalchemy import text
+
+from penstock import Context, Penstock
+from penstock.core.errors import DatabaseUnavailable
+from penstock.store.database import Database
+from penstock.store.dialects import wire
+from penstock.store.dialects.wire import Statement, ask, rows
+from penstock.store.hot import Gate
+
+
+@pytest.fixture
+def backend() -> str:
+    return "postgresql"
+
+
+@pytest.fixture
+def borrowed(url: str) -> Iterator[Any]:
+    database = Database(url)
+    connection = database.engine.raw_connection()
+    yield connection
+    connection.close()
+    database.close()
+
+
+def one(borrowed: Any, sql: str, **params: Any) -> Any:
+    (answer,) = ask(borrowed, [Statement(sql, params)])
+    return rows(borrowed, answer)
+
+
+def test_values_arrive_as_they_were(borrowed: Any) -> None:
+    when, made = datetime(2026, 3, 1, 12, 30, 15, 123456, UTC), uuid4()
+    texts = ["plain", "", 'a "quoted" \\ one', "a,b", "{}", "NULL", "ünï", "x\ny"]
+    ((a, b, c, d, e, f, g),) = one(
+        borrowed,
+        "SELECT CAST(:a AS integer), CAST(:b AS float8), CAST(:c AS text[]), CAST(:d AS timestamptz), CAST(:e AS uuid),"
+        " CAST(:f AS boolean), CAST(:g AS text)",
+        a=-7, b=0.1, c=texts, d=when, e=made, f=True, g=None,
+    )  # fmt: skip
+    assert (a, b, c, d, e, f, g) == (-7, 0.1, texts, when, made, True, None)
+
+
+def test_a_name_may_be_used_twice_and_a_cast_is_no_name(borrowed: Any) -> None:
+    assert one(borrowed, "SELECT :a::text || :a || CAST(:b AS text)", a="x", b="y") == [("xxy",)]
+
+
+def test_more_than_any_buffer_holds_goes_both_ways(borrowed: Any) -> None:
+    text = "0123456789abcdef" * 1_000_000
+    statement = Statement("SELECT CAST(:text AS text)", {"text": text})
+    answers = ask(borrowed, [statement, statement, statement])
+    assert [rows(borrowed, answer) for answer in answers] == [[(text,)]] * 3
+
+
+def test_a_nul_is_refused_and_the_connection_goes_on(borrowed: Any) -> None:
+    with pytest.raises(psycopg.DataError, match="NUL"):
+        one(borrowed, "SELECT CAST(:a AS text)", a="a\0b")
+    assert one(borrowed, "SELECT 1") == [(1,)]
+
+
+def test_a_transaction_is_committed_as_a_whole_or_not_at_all(borrowed: Any) -> None:
+    ask(borrowed, [Statement("CREATE TABLE t (n integer UNIQUE)", {})], transaction=True)
+    insert = "INSERT INTO t VALUES (CAST(:n AS integer))"
+    ask(borrowed, [Statement(insert, {"n": 1}), Statement(insert, {"n": 2})], transaction=True)
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        ask(borrowed, [Statement(insert, {"n": 3}), Statement(insert, {"n": 1})], transaction=True)
+    borrowed.rollback()
+    assert one(borrowed, "SELECT n FROM t ORDER BY n") == [(1,), (2,)]
+
+
+def test_a_statement_joins_the_transaction_that_is_open(borrowed: Any) -> None:
+    assert one(borrowed, "SELECT set_config('penstock.x', 'kept', true)") == [("kept",)]
+    assert one(borrowed, "SELECT current_setting('penstock.x')") == [("kept",)]
+    borrowed.rollback()
+    assert one(borrowed, "SELECT coalesce(current_setting('penstock.x', true), '')") == [("",)]
+
+
+def test_a_statement_is_prepared_once(borrowed: Any) -> None:
+    for _ in range(3):
+        one(borrowed, "SELECT CAST(:n AS integer)", n=1)
+    ((count,),) = one(
+        borrowed, "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE 'SELECT CAST($1 AS int%'"
+    )
+    assert count == 1
+
+
+def test_where_statements_cannot_be_prepared_none_is(url: str) -> None:
+    database = Database(f"{url}?prepare_threshold=0")
+    connection = database.engine.raw_connection()
+    assert one(connection, "SELECT CAST(:n AS integer)", n=1) == [(1,)]
+    assert one(connection, "SELECT count(*) FROM pg_prepared_statements") == [(0,)]
+    connection.close()
+    database.close()
+
+
+@pytest.mark.parametrize("transaction", [True, False])
+def test_a_statement_that_the_server_forgot_is_prepared_again(borrowed: Any, transaction: bool) -> None:
+    statement = Statement("SELECT CAST(:n AS integer)", {"n": 1})
+    ask(borrowed, [statement], transaction=True)
+    with borrowed.cursor() as cursor:  # as the driver does by itself whenever it rolls back
+        cursor.execute("DEALLOCATE ALL")
+    borrowed.commit()
+    (answer,) = ask(borrowed, [statement], transaction=transaction)
+    assert rows(borrowed, answer) == [(1,)]
+
+
+def test_tables_that_changed_cost_the_connection_and_no_more(url: str) -> None:
+    app = Penstock(url)
+    app.define("noop", runner="command")
+    app.enqueue("noop", {})
+    other = Database(url)
+    with other.write() as tx:
+        tx.conn.exec_driver_sql("ALTER TABLE penstock_jobs ALTER COLUMN waits_for TYPE varchar(20)")
+    app.enqueue("noop", {})
+    assert len(app.jobs.list()) == 2
+    other.close()
+    app.close()
+
+
+def test_a_jobs_own_transaction_may_roll_back_to_a_savepoint(url: str) -> None:
+    """The driver then forgets what is prepared, in the middle of the transaction that closes the run."""
+    app = Penstock(url)
+
+    @app.job(key="careful")
+    def careful(ctx: Context) -> None:
+        with ctx.transaction() as conn:
+            for _ in range(3):
+                conn.execute(text("SELECT 1"))
+                with conn.begin_nested() as inner:
+                    inner.rollback()
+
+    made = [careful.enqueue() for _ in range(5)]
+    app.worker(concurrency=2).run(until_idle=True)
+    assert [app.jobs.get(job.id).status for job in made] == ["succeeded"] * 5
+    assert not app.doctor().violations
+    app.close()
+
+
+def test_a_backend_that_is_ended_in_between_is_a_lost_connection(url: str, postgres: Any) -> None:
+    database = Database(url)
+    endless = Statement("SELECT pg_terminate_backend(pg_backend_pid()), pg_sleep(30)", {})
+    with pytest.raises(DatabaseUnavailable):
+        database.at_once(lambda tx: ask(tx.conn.connection, [endless]))
+    later = Statement("SELECT 2", {})
+    assert database.at_once(lambda tx: rows(tx.conn.connection, ask(tx.conn.connection, [later])[0])) == [(2,)]
+    database.close()
+
+
+def test_a_claim_takes_nothing_unless_the_gate_is_as_expected(url: str) -> None:
+    app = Penstock(url)
+    app.define("noop", runner="command")
+    made = app.enqueue("noop", {})
+    app.queue.claim(worker="w", limit=0)
+    ground = app.ground
+    ground.gate = Gate(False, False, True, ("default", "elsewhere"))
+    assert [claim.job_id for claim in app.queue.claim(worker="w")] == [made.id]
+    assert ground.gate == Gate(False, False, True, ("default",))
+    app.close()
+
+
+def test_this_libpq_can() -> None:
+    assert wire.CAN
