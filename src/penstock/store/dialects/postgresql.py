@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import lru_cache
 from select import POLLIN, poll
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 from uuid import UUID
 
 from sqlalchemy import Connection, Engine, TextClause, event, func, select, text
@@ -17,6 +17,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.sql import ColumnElement, Executable
 
+from penstock.core.decide import Resolution
 from penstock.core.nouns import Claim
 from penstock.core.payload import dumps
 from penstock.store.dialects.base import Bare
@@ -129,8 +130,14 @@ class PostgresDialect:
         return _gate(row)
 
     def claim(self, conn: Connection, moment: datetime | None, request: ClaimRequest) -> Sequence[Claim]:
-        rows = _run(conn, _claim_for(request, guarded=False), moment, _claim_values(request))
-        return [_claimed(row, request.worker) for row in rows]
+        sql, values = _claim_for(request, guarded=False), _claim_values(request)
+        if not _is_ours(conn):
+            return [_claimed(row, request.worker) for row in _run(conn, sql, moment, values)]
+        from penstock.store.dialects import wire
+
+        values["moment"] = moment
+        (answer,) = _ask(conn, [wire.Statement(_timed(sql, moment is not None), values, binary=True)])
+        return _claims_in(answer, request)
 
     def enter_and_claim(
         self, conn: Connection, moment: datetime | None, request: ClaimRequest, expected: Gate
@@ -139,13 +146,11 @@ class PostgresDialect:
         from penstock.store.dialects import wire
 
         values = {**_claim_values(request), "open": list(expected.queues), "lock": GATE_LOCK, "moment": moment}
-        statements = [
-            wire.Statement(_timed(sql, moment is not None), values)
-            for sql in (_GATE, _claim_for(request, guarded=True))
-        ]
-        gate, claims = _ask(conn, statements, transaction=True)
+        injected = moment is not None
+        claim = wire.Statement(_timed(_claim_for(request, guarded=True), injected), values, binary=True)
+        gate, claims = _ask(conn, [wire.Statement(_timed(_GATE, injected), values), claim], transaction=True)
         (entered,) = wire.rows(conn.connection, gate)
-        return _gate(entered), [_claimed(row, request.worker) for row in wire.rows(conn.connection, claims)]
+        return _gate(entered), _claims_in(claims, request)
 
     def heartbeat(
         self, conn: Connection, moment: datetime | None, pairs: Sequence[tuple[UUID, UUID]], lease_seconds: float
@@ -159,8 +164,15 @@ class PostgresDialect:
     def close(
         self, conn: Connection, moment: datetime | None, closings: Sequence[Closing], shard: int
     ) -> Sequence[Closed]:
-        given = dumps([_closing_row(closing) for closing in closings])
-        return [Closed(*row) for row in _run(conn, _CLOSE, moment, {"closings": given, "shard": shard})]
+        given = {"closings": _closings_text(closings), "shard": shard, "moment": moment}
+        if not _is_ours(conn):
+            return [Closed(*row) for row in _run(conn, _CLOSE, moment, given)]
+        from penstock.store.dialects import wire
+
+        (answer,) = _ask(conn, [wire.Statement(_timed(_CLOSE, moment is not None), given, binary=True)])
+        ids = wire.Ids({each.bytes: each for closing in closings for each in (closing.job_id, closing.run_id)})
+        id_ = ids.__getitem__
+        return [Closed(*row) for row in wire.decoded(answer, (id_, id_, id_, id_, wire.boolean))]
 
     def wake(self, conn: Connection, queues: Sequence[str]) -> None:
         for queue in sorted(set(queues)):
@@ -225,10 +237,21 @@ def _new_row(job: NewJob, number: int) -> dict[str, Any]:
     return row
 
 
-def _closing_row(closing: Closing) -> dict[str, Any]:
-    r = closing.resolution
+def _closings_text(closings: Sequence[Closing]) -> str:
+    """The closings as JSON. What was decided is written out once for those that share it, as plain successes do."""
+    texts = []
+    last, told = None, ""
+    for closing in closings:
+        if closing.resolution is not last:
+            last = closing.resolution
+            told = dumps(_resolution_row(last))[1:]
+        texts.append(f'{{"j":"{closing.job_id.hex}","r":"{closing.run_id.hex}",{told}')
+    return f"[{','.join(texts)}]"
+
+
+def _resolution_row(r: Resolution) -> dict[str, Any]:
     evidence = r.evidence
-    row: dict[str, Any] = {"j": str(closing.job_id), "r": str(closing.run_id), "rs": r.run_status, "js": r.job_status}
+    row: dict[str, Any] = {"rs": r.run_status, "js": r.job_status}
     optional = {
         "e": r.error, "d": r.delay, "res": r.result, "x": evidence.exit_code, "so": evidence.stdout_tail,
         "se": evidence.stderr_tail, "lp": evidence.log_path, "xa": r.extra_attempts or None, "c": r.crashed or None,
@@ -240,7 +263,20 @@ def _closing_row(closing: Closing) -> dict[str, Any]:
 
 def _array(ids: Iterable[UUID]) -> str:
     """An array as PostgreSQL writes it: the driver takes several times as long to make one of a list."""
-    return "{" + ",".join(map(str, ids)) + "}"
+    return "{" + ",".join([each.hex for each in ids]) + "}"
+
+
+def _claims_in(answer: Any, request: ClaimRequest) -> list[Claim]:
+    """The claims of an answer in binary form."""
+    from penstock.store.dialects import wire
+
+    id_ = wire.Ids({run_id.bytes: run_id for run_id in request.run_ids}).__getitem__
+    when, text_, number = wire.Moments().__getitem__, bytes.decode, wire.integer
+    columns = (
+        id_, id_, id_, text_, id_, text_, text_, text_, number, number, text_, id_,
+        id_, text_, text_, when, when,
+    )  # fmt: skip
+    return [_claimed(row, request.worker) for row in wire.decoded(answer, columns)]
 
 
 def _claimed(row: Any, worker: str) -> Claim:
@@ -259,12 +295,16 @@ def _run(conn: Connection | Bare, sql: str, moment: datetime | None, params: dic
     """A hot statement, on the wire where the connection is ours. A guest may have brought any driver."""
     if moment is not None:
         params["moment"] = moment
-    if not isinstance(conn, Bare) and "penstock_own" not in conn.get_execution_options():
-        return conn.execute(_for_guests(sql, moment is not None), params).all()
+    if not _is_ours(conn):
+        return cast(Connection, conn).execute(_for_guests(sql, moment is not None), params).all()
     from penstock.store.dialects import wire
 
     (answer,) = _ask(conn, [wire.Statement(_timed(sql, moment is not None), params)])
     return wire.rows(conn.connection, answer)
+
+
+def _is_ours(conn: Connection | Bare) -> bool:
+    return isinstance(conn, Bare) or "penstock_own" in conn.get_execution_options()
 
 
 def _ask(conn: Connection | Bare, statements: Sequence[wire.Statement], *, transaction: bool = False) -> list[Any]:

@@ -8,12 +8,13 @@ driver raises it, after which the transaction is to be rolled back, as ever.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from hashlib import blake2b
 from select import POLLIN, POLLOUT, poll
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import psycopg
 from psycopg import pq
@@ -24,6 +25,8 @@ CAN = psycopg.capabilities.has_pipeline()
 """Whether this libpq can: from version 14 on."""
 
 _OK = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
+_MILLENNIUM = datetime(2000, 1, 1, tzinfo=UTC)
+"""From when the server counts microseconds."""
 _WANTED = b"the answer to a statement"
 
 
@@ -103,6 +106,40 @@ def rows(borrowed: Any, result: Any) -> Sequence[Any]:
     transformer.set_pgresult(result, format=pq.Format.TEXT)
     loaded: Sequence[Any] = transformer.load_rows(0, result.ntuples, tuple)
     return loaded
+
+
+class Ids(dict[bytes, UUID]):
+    """UUIDs by their sixteen bytes, each made once: a batch has few tenants and definitions."""
+
+    def __missing__(self, key: bytes) -> UUID:
+        made = self[key] = UUID(bytes=key)
+        return made
+
+
+class Moments(dict[bytes, datetime]):
+    """Timestamps by their eight bytes, each made once: a batch was claimed at one moment."""
+
+    def __missing__(self, key: bytes) -> datetime:
+        made = self[key] = _MILLENNIUM + timedelta(microseconds=int.from_bytes(key, "big", signed=True))
+        return made
+
+
+def integer(value: bytes) -> int:
+    return int.from_bytes(value, "big", signed=True)
+
+
+def boolean(value: bytes) -> bool:
+    return value != b"\0"
+
+
+def decoded(result: Any, columns: Sequence[Callable[[bytes], Any]]) -> list[list[Any]]:
+    """The rows of an answer in binary form, each column read as is said here."""
+    value = result.get_value
+    numbered = list(enumerate(columns))
+    return [
+        [None if (found := value(row, number)) is None else read(found) for number, read in numbered]
+        for row in range(result.ntuples)
+    ]
 
 
 def _ready(statement: Statement) -> tuple[bytes, bytes, list[bytes | None], int]:
