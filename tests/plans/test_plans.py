@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from psycopg._queries import PostgresQuery
 from psycopg.adapt import Transformer
+from psycopg.pq import TransactionStatus
 from sqlalchemy import event, text
 
 from penstock import Failed, Penstock, Succeeded
@@ -101,16 +102,16 @@ def plans_of(app: Penstock, work: Callable[[], Any]) -> list[tuple[str, str]]:
 
         def ask(conn: Any, statements: Any, *, transaction: bool = False) -> Any:
             """The hot statements go over the wire, which tells nobody. Each is planned under what those before it set."""
-            with conn.connection.cursor() as cursor:
-                if transaction:
-                    cursor.execute("BEGIN")
+            raw = conn.connection.dbapi_connection
+            idle = raw.info.transaction_status == TransactionStatus.IDLE
+            with raw.cursor() as cursor:
                 for sql, params, _ in statements:
                     statement = re.sub(r"(?<!:):([a-z_]+)\b", r"%(\1)s", sql)
                     before(conn, cursor, statement, params, None, False)
                     if transaction:
                         cursor.execute(statement, params)
-                if transaction:
-                    cursor.execute("ROLLBACK")
+            if idle:
+                raw.rollback()
             return real(conn, statements, transaction=transaction)
 
         real = postgresql._ask

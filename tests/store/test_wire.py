@@ -113,6 +113,17 @@ def test_a_statement_that_the_server_forgot_is_prepared_again(borrowed: Any, tra
     assert rows(borrowed, answer) == [(1,)]
 
 
+def test_some_forgotten_and_some_not_is_no_trouble(borrowed: Any) -> None:
+    first, second = Statement("SELECT CAST(:n AS integer)", {"n": 1}), Statement("SELECT CAST(:n AS text)", {"n": 2})
+    ask(borrowed, [first], transaction=True)
+    with borrowed.cursor() as cursor:
+        cursor.execute("DEALLOCATE ALL")
+    borrowed.commit()
+    ask(borrowed, [second], transaction=True)
+    assert [rows(borrowed, answer) for answer in ask(borrowed, [first], transaction=True)] == [[(1,)]]
+    assert [rows(borrowed, answer) for answer in ask(borrowed, [second, first])] == [[("2",)], [(1,)]]
+
+
 def test_tables_that_changed_cost_the_connection_and_no_more(url: str) -> None:
     app = Penstock(url)
     app.define("noop", runner="command")

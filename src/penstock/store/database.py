@@ -147,7 +147,6 @@ class Database:
             borrowed = self.engine.raw_connection()
             connection: Any = borrowed.dbapi_connection
             try:
-                connection.autocommit = True
                 bare: Any = Bare(borrowed)
                 failpoints.reach("commit.before")
                 done = work(Tx(bare, self.dialect, self.moment()))
@@ -158,7 +157,6 @@ class Database:
                 if lost:
                     borrowed.invalidate()
                 else:
-                    connection.autocommit = False
                     borrowed.close()
         except driver_error as error:
             raise sa_exc.DBAPIError.instance(None, None, error, driver_error, connection_invalidated=lost) from error

@@ -310,11 +310,11 @@ def _is_ours(conn: Connection | Bare) -> bool:
 def _ask(conn: Connection | Bare, statements: Sequence[wire.Statement], *, transaction: bool = False) -> list[Any]:
     from penstock.store.dialects import wire
 
+    if isinstance(conn, Bare):
+        return wire.ask(conn.connection, statements, transaction=transaction, alone=not transaction)
     try:
         return wire.ask(conn.connection, statements, transaction=transaction)
     except Exception as error:
-        if isinstance(conn, Bare):
-            raise
         conn._handle_dbapi_exception(error, statements[0].sql, dict(statements[0].params), None, None)
 
 

@@ -38,30 +38,29 @@ class Statement(NamedTuple):
     binary: bool = False
 
 
-def ask(borrowed: Any, statements: Sequence[Statement], *, transaction: bool = False) -> list[Any]:
+def ask(borrowed: Any, statements: Sequence[Statement], *, transaction: bool = False, alone: bool = False) -> list[Any]:
     """Send all of them at once; answer the result of each. With `transaction` they are one of their own, committed with
-    them. Without, a connection that says autocommit has each by itself; any other begins a transaction if none is open."""
+    them; `alone` is one statement that is a transaction by itself. Else they join the one that is open, or open one."""
     connection = borrowed.dbapi_connection
-    begins = connection.pgconn.transaction_status == pq.TransactionStatus.IDLE
+    idle = connection.pgconn.transaction_status == pq.TransactionStatus.IDLE
+    begins = transaction or (idle and not alone)
     try:
-        return _ask(borrowed, statements, transaction)
+        return _ask(borrowed, statements, begins, transaction)
     except (psycopg.errors.InvalidSqlStatementName, psycopg.errors.FeatureNotSupported) as error:
-        if not begins or isinstance(error, psycopg.errors.FeatureNotSupported):
+        if not idle or isinstance(error, psycopg.errors.FeatureNotSupported):
             connection.close()  # a plan for tables that have changed since: another connection makes another
             raise
-    # The driver has the server forget every prepared statement when a transaction is rolled back. Nothing was done yet.
+    # The driver has the server forget what is prepared when a transaction is rolled back. Nothing was done yet.
     connection.rollback()
-    borrowed.info["penstock_prepared"].clear()
-    return _ask(borrowed, statements, transaction)
+    _prepared(borrowed).forget()
+    return _ask(borrowed, statements, begins, transaction)
 
 
-def _ask(borrowed: Any, statements: Sequence[Statement], transaction: bool) -> list[Any]:
+def _ask(borrowed: Any, statements: Sequence[Statement], begins: bool, commits: bool) -> list[Any]:
     connection = borrowed.dbapi_connection
     pgconn = connection.pgconn
-    begins = transaction or (not connection.autocommit and pgconn.transaction_status == pq.TransactionStatus.IDLE)
-    known: set[bytes] | None = borrowed.info.setdefault("penstock_prepared", set())
-    if connection.prepare_threshold is None:  # a pooler that cannot carry prepared statements
-        known = None
+    # A pooler that cannot carry prepared statements has none.
+    known = None if connection.prepare_threshold is None else _prepared(borrowed)
     ready = [_ready(statement) for statement in statements]
     asked: list[bytes] = []
     pgconn.enter_pipeline_mode()
@@ -69,16 +68,17 @@ def _ask(borrowed: Any, statements: Sequence[Statement], transaction: bool) -> l
         if begins:
             pgconn.send_query_params(b"BEGIN", None)
             asked.append(b"")
-        for text, name, values, form in ready:
+        for text, plain_name, values, form in ready:
             if known is None:
                 pgconn.send_query_params(text, values, None, None, form)
             else:
+                name = plain_name + known.generation
                 if name not in known and name not in asked:
                     pgconn.send_prepare(name, text)
                     asked.append(name)
                 pgconn.send_query_prepared(name, values, None, form)
             asked.append(_WANTED)
-        if transaction:
+        if commits:
             pgconn.send_query_params(b"COMMIT", None)
             asked.append(b"")
         pgconn.pipeline_sync()
@@ -96,6 +96,23 @@ def _ask(borrowed: Any, statements: Sequence[Statement], transaction: bool) -> l
         elif what and known is not None:
             known.add(what)
     return wanted
+
+
+class _Prepared(set[bytes]):
+    """What is prepared on a connection, by name. Names of what was forgotten are not used again: some may still be there."""
+
+    generation = b"_0"
+
+    def forget(self) -> None:
+        self.clear()
+        self.generation = b"_%d" % (int(self.generation[1:]) + 1)
+
+
+def _prepared(borrowed: Any) -> _Prepared:
+    found: _Prepared | None = borrowed.info.get("penstock_prepared")
+    if found is None:
+        found = borrowed.info["penstock_prepared"] = _Prepared()
+    return found
 
 
 def rows(borrowed: Any, result: Any) -> Sequence[Any]:
