@@ -58,8 +58,7 @@ class _Worker:
         self._picking: Picking | None = None
 
     def run(self) -> Outcome:
-        # Reads keep one connection and writes another: each has its own statements prepared, and neither the other's.
-        with heart.holding(self.token, self.connection, self.store), self.connection.steady_reads():
+        with heart.holding(self.token, self.connection, self.store):
             try:
                 try:
                     self._until_nothing_is_left()
@@ -111,10 +110,12 @@ class _Worker:
         started = time.monotonic()
         lasting = max(config["jobs.batch_seconds"], OVERHEADS * (started - asked))
         made, elapsed = 0, 0.0
-        while made < len(claimed) and elapsed <= 2 * lasting:
-            self._handle(claimed[made])
-            self.step()
-            made, elapsed = made + 1, time.monotonic() - started
+        # Given back before the next claim, so that a worker whose batches are short does with one connection.
+        with self.connection.steady_reads():
+            while made < len(claimed) and elapsed <= 2 * lasting:
+                self._handle(claimed[made])
+                self.step()
+                made, elapsed = made + 1, time.monotonic() - started
         self._give_back(len(claimed) - made)
         best = int(lasting * made / max(1e-6, elapsed))
         self.size = max(1, min(best, self.size * GROWTH, config["jobs.batch_limit"]))
