@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 import penstock.pipeline as dj
 from penstock.core.clock import ManualClock
 from penstock.pipeline.jobs import identity
+from penstock.pipeline.keysource import keys_to_make
 from penstock.store.database import Database
 from penstock.store.pipeline import doctor
 from penstock.store.pipeline.jobs import Picking
@@ -70,6 +71,7 @@ class Machine(RuleBasedStateMachine):
         self.Number = schema(Number)
         self.Square = schema(Square, context={"Number": self.Number})
         self.store = self.Square().jobs.store
+        self.picking = Picking(self.Square().jobs.target_source(), keys_to_make(self.Square()))
 
     @rule(n=KEYS)
     def add(self, n: int) -> None:
@@ -98,8 +100,8 @@ class Machine(RuleBasedStateMachine):
     @rule(most=st.integers(1, 3))
     def take_keys_and_vanish(self, most: int) -> None:
         token = f"ghost {len(self.tokens)}"
-        keys = self.db.transact(lambda tx: self.store.claim(tx, token, identity(), LEASE, Picking(most)))
-        self.tokens.append((token, keys))
+        taken = self.db.transact(lambda tx: self.store.claim(tx, token, identity(), LEASE, most, self.picking))
+        self.tokens.append((token, [job.key for job in taken]))
 
     @rule()
     def come_back_late(self) -> None:

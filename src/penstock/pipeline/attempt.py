@@ -19,7 +19,7 @@ def run_make(
     table: AutoPopulate, key: Mapping[str, Any], make_kwargs: Mapping[str, Any], earlier: Earlier | None = None
 ) -> MakeScope:
     """Call make() for one key; what it inserted waits in the scope that this returns."""
-    shape = type(table).declared_shape()
+    shape = table.base
     scope = MakeScope(table.connection, shape, encode_key(shape, key, table.connection.backend), earlier)
     with table.connection.making(scope):
         try:

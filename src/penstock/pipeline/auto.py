@@ -74,6 +74,10 @@ class AutoPopulate(Table):
             )
         return source
 
+    def chooses_keys(self) -> bool:
+        """Whether the class has a `key_source` of its own."""
+        return next(cls for cls in type(self).__mro__ if "key_source" in vars(cls)) is not AutoPopulate
+
     def restricted_key_source(self, *restrictions: Any) -> Relation:
         return as_relation(self.key_source).restrict(*restrictions)
 

@@ -1,8 +1,9 @@
 """Distributed mode: any number of processes share the keys through the job table.
 
 A worker claims a batch in one statement that skips what others are taking, sized so that a batch lasts about
-`jobs.batch_seconds`. Each key's rows and the completion of its job commit in one transaction, which is refused if the
-reservation passed on. What is still held when populate() ends, well or not, goes back untried.
+`jobs.batch_seconds`; if it takes twice as long, the rest goes back. Each key's rows and the completion of its job commit
+in one transaction, which is refused if the reservation passed on. What is still held when populate() ends, well or not,
+goes back untried.
 """
 
 from __future__ import annotations
@@ -10,8 +11,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from penstock.pipeline.attempt import commit, run_make
@@ -25,13 +25,15 @@ from penstock.pipeline.lease import heart
 from penstock.pipeline.options import Budget, Key, Options, Outcome
 from penstock.pipeline.outbox import Finished, Outbox
 from penstock.store.database import Tx
-from penstock.store.pipeline.jobs import Picking
+from penstock.store.pipeline.jobs import Claimed, Picking
 
 if TYPE_CHECKING:
     from penstock.pipeline.auto import AutoPopulate
 
-GROWTH = 4
+GROWTH = 16
 OVERHEADS = 4
+"""A batch lasts at least so many times as long as it takes to claim it."""
+
 PATIENCE = 30.0
 """How long populate() waits for the retry of a key that it failed itself."""
 
@@ -48,17 +50,29 @@ class _Worker:
         self.store = self.jobs.store
         self.connection = table.connection
         self.refreshes = config["jobs.auto_refresh"] if options.refresh is None else options.refresh
+        self.token = str(uuid4())
+        self.outbox = Outbox(self.connection, self._settle)
         self.outcome = Outcome()
         self.size = 1
-        self.working = 0.0
         self.retry_at: float | None = None
+        self._picking: Picking | None = None
 
     def run(self) -> Outcome:
-        # Reads keep one connection and writes another: each has its own statements prepared, and neither the other's.
-        with self.connection.steady_reads():
-            return self._until_nothing_is_left()
+        with heart.holding(self.token, self.connection, self.store):
+            try:
+                try:
+                    self._until_nothing_is_left()
+                finally:
+                    self.outbox.close()
+                self._heed_failures()
+            except BaseException:
+                # Whatever is still held goes back untried, wherever the interruption struck.
+                self.connection.apart(lambda tx: self.store.release(tx, self.token))
+                raise
+        self.outcome.success_count += self.outbox.done
+        return self.outcome
 
-    def _until_nothing_is_left(self) -> Outcome:
+    def _until_nothing_is_left(self) -> None:
         looked_again = False
         while (room := self.budget.room()) is None or room > 0:
             if self._batch():
@@ -68,7 +82,6 @@ class _Worker:
                 looked_again = True
             elif not self._wait_for_retry():
                 break
-        return self.outcome
 
     def _look_again(self) -> None:
         if self.refreshes:
@@ -87,114 +100,104 @@ class _Worker:
 
     def _batch(self) -> bool:
         """Claim some keys and make them; False if there were none."""
-        token = str(uuid4())
-        started = time.monotonic()
         wanted = self.budget.take(self.size)
-        keys: list[tuple[Key, bool, bool]] = []
-        try:
-            keys = self._claim(token, wanted)
-            self.budget.give_back(wanted - len(keys), keys=True)
-            if not keys:
-                return False
-            outbox = Outbox(self.connection, partial(self._settle, token))
-            self.working = 0.0
-            with heart.holding(token, self.connection, self.store), self.connection.steady_reads():
-                try:
-                    for key, done, live in keys:
-                        self._handle(token, outbox, key, done, live)
-                        self.step()
-                finally:
-                    outbox.close()
-                    self.outcome.success_count += outbox.done
-                self._heed_failures(token, outbox)
-        except BaseException:
-            # Whatever is still held goes back untried, wherever the interruption struck.
-            self.connection.apart(lambda tx: self.store.release(tx, token))
-            raise
-        self._resize(len(keys), time.monotonic() - started)
+        asked = time.monotonic()
+        claimed = self._claim(wanted)
+        self.budget.give_back(wanted - len(claimed), keys=True)
+        self._heed_failures()
+        if not claimed:
+            return False
+        started = time.monotonic()
+        lasting = max(config["jobs.batch_seconds"], OVERHEADS * (started - asked))
+        made, elapsed = 0, 0.0
+        # Given back before the next claim, so that a worker whose batches are short does with one connection.
+        with self.connection.steady_reads():
+            while made < len(claimed) and elapsed <= 2 * lasting:
+                self._handle(claimed[made])
+                self.step()
+                made, elapsed = made + 1, time.monotonic() - started
+        self._give_back(len(claimed) - made)
+        best = int(lasting * made / max(1e-6, elapsed))
+        self.size = max(1, min(best, self.size * GROWTH, config["jobs.batch_limit"]))
         return True
 
-    def _resize(self, made: int, elapsed: float) -> None:
-        """The next batch should last `jobs.batch_seconds`, or longer where claiming and writing would outweigh the work."""
-        overhead = max(0.0, elapsed - self.working)
-        lasting = max(config["jobs.batch_seconds"], OVERHEADS * overhead)
-        best = int(lasting * made / max(1e-6, self.working))
-        self.size = max(1, min(best, self.size * GROWTH, config["jobs.batch_limit"]))
+    def _give_back(self, number: int) -> None:
+        """The batch takes longer than it was meant to: leave the rest of it to whoever is free."""
+        if number:
+            self.outbox.flush()
+            self._heed_failures()
+            self.connection.apart(lambda tx: self.store.release(tx, self.token))
+            self.budget.give_back(number, keys=True)
 
-    def _claim(self, token: str, wanted: int) -> list[tuple[Key, bool, bool]]:
-        restricted = self.options.restrictions
-        among = keys_to_make(self.table, *restricted) if restricted else None
-        picking = Picking(wanted, self.options.priority, self.options.order, among)
-        who, lease = identity(), config["jobs.lease_seconds"]
-        target, source = self.jobs.target_source(), keys_to_make(self.table)
+    def _claim(self, wanted: int) -> list[Claimed]:
+        """Claim up to so many keys, in the transaction that writes what the batch before has left to write."""
+        picking, who, lease = self._what_to_pick(), identity(), config["jobs.lease_seconds"]
+        return self.outbox.flush_and(lambda tx: self.store.claim(tx, self.token, who, lease, wanted, picking))
 
-        def claim(tx: Tx) -> list[tuple[Key, bool, bool]]:
-            keys = self.store.claim(tx, token, who, lease, picking)
-            if not keys:
-                return []
-            seen = {self._id(key): (done, live) for key, done, live in self.store.look_over(tx, token, target, source)}
-            return [(key, *seen.get(self._id(key), (False, True))) for key in keys]
+    def _what_to_pick(self) -> Picking:
+        """The same every time, unless key_source is the user's own and may be another each time it is asked for."""
+        if self._picking is None or self.table.chooses_keys():
+            restricted = self.options.restrictions
+            among = keys_to_make(self.table, *restricted) if restricted else None
+            target, source = self.jobs.target_source(), keys_to_make(self.table)
+            self._picking = Picking(target, source, self.options.priority, self.options.order, among)
+        return self._picking
 
-        return self.connection.apart(claim)
-
-    def _id(self, key: Key) -> tuple[Any, ...]:
-        return tuple(key[name] for name in self.store.keys)
-
-    def _handle(self, token: str, outbox: Outbox, key: Key, done: bool, live: bool) -> None:
-        if done or not live:
+    def _handle(self, job: Claimed) -> None:
+        key = job.key
+        if job.done or not job.live:
             self.budget.give_back(1, keys=False)
-            self.connection.apart(lambda tx: self.store.discard(tx, key, token))
+            self.connection.apart(lambda tx: self.store.discard(tx, key, self.token))
             return
         started = time.monotonic()
         try:
-            scope = run_make(self.table, key, self.options.make_kwargs, outbox)
+            scope = run_make(self.table, key, self.options.make_kwargs, self.outbox)
             finished = Finished(key, scope, time.monotonic() - started)
-            self.working += finished.duration
             if scope.may_wait:
-                outbox.add(finished)
+                self.outbox.add(finished)
             else:
-                outbox.flush()
-                commit(self.table, key, scope, lambda tx: self._settle(token, tx, [finished]))
+                self.outbox.flush()
+                commit(self.table, key, scope, lambda tx: self._settle(tx, [finished]))
                 self.outcome.success_count += 1
         except Exception as error:
-            outbox.flush()
-            self._failed(token, key, error, time.monotonic() - started)
-        self._heed_failures(token, outbox)
+            self.outbox.flush()
+            self._failed(key, error, time.monotonic() - started)
+        self._heed_failures()
 
-    def _heed_failures(self, token: str, outbox: Outbox) -> None:
-        while outbox.failed:
-            finished, error = outbox.failed.pop(0)
-            self._failed(token, finished.key, error, finished.duration)
+    def _heed_failures(self) -> None:
+        while self.outbox.failed:
+            finished, error = self.outbox.failed.pop(0)
+            self._failed(finished.key, error, finished.duration)
 
-    def _settle(self, token: str, tx: Tx, items: Sequence[Finished]) -> None:
+    def _settle(self, tx: Tx, items: Sequence[Finished]) -> None:
         """Complete the jobs in the transaction of their results. A job that was deleted meanwhile is no obstacle; one
         that passed on is."""
         keep = config["jobs.keep_completed"]
-        if not keep and self.store.complete_all(tx, [item.key for item in items], token) == len(items):
+        if not keep and self.store.complete_all(tx, [item.key for item in items], self.token) == len(items):
             return
         for item in items:
-            held = self.store.complete(tx, item.key, token, item.duration, keep=True) if keep else False
+            held = self.store.complete(tx, item.key, self.token, item.duration, keep=True) if keep else False
             if not held and self.store.status(tx, item.key) is not None:
                 raise ReservationLost(
                     f"The job {item.key} passed on while it was being made; its result was not written."
                 )
 
-    def _failed(self, token: str, key: Key, error: Exception, duration: float) -> None:
+    def _failed(self, key: Key, error: Exception, duration: float) -> None:
         if isinstance(error, ReservationLost):
             return
         if isinstance(error, DuplicateError) and key in self.table:
-            self.connection.apart(lambda tx: self.store.discard(tx, key, token))
+            self.connection.apart(lambda tx: self.store.discard(tx, key, self.token))
             return
         message, stack = describe(error), pack("".join(traceback.format_exception(error)))
         row = self.connection.look(lambda tx: self.store.row(tx, key))
         attempts = row.attempts if row is not None else 1
         delay = type(self.table).retry_policy.delay_after(error, attempts)
         if delay is not None:
-            self.connection.apart(lambda tx: self.store.retry(tx, key, token, message, stack, delay))
+            self.connection.apart(lambda tx: self.store.retry(tx, key, self.token, message, stack, delay))
             due = time.monotonic() + delay
             self.retry_at = due if self.retry_at is None else min(self.retry_at, due)
             return
-        self.connection.apart(lambda tx: self.store.fail(tx, key, token, message, stack, duration))
+        self.connection.apart(lambda tx: self.store.fail(tx, key, self.token, message, stack, duration))
         if not self.options.suppress_errors:
             raise error
         self.outcome.error_list.append((key, error if self.options.return_exception_objects else message))

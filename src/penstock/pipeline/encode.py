@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.pipeline.errors import BlobError, InvalidRow
 from penstock.pipeline.kinds import default_value, encode
-from penstock.store.pipeline.shape import Shape
+from penstock.store.pipeline.shape import Attribute, Shape
 
 Row = dict[str, Any]
 
@@ -27,7 +27,7 @@ def encode_some(shape: Shape, values: Mapping[str, Any], backend: str) -> Row:
     """Some attributes of a row, for update1."""
     if unknown := [name for name in values if name not in {a.name for a in shape.attributes}]:
         raise InvalidRow(f"{shape.class_name} has no attribute {unknown[0]!r}.")
-    return {name: _value(shape, name, value, backend, 1) for name, value in values.items()}
+    return {name: _value(shape, shape.attribute(name), value, backend, 1) for name, value in values.items()}
 
 
 def _as_rows(given: Any) -> Iterable[Any]:
@@ -71,7 +71,7 @@ def _row(
     row: Row = {}
     for attribute in shape.attributes:
         if attribute.name in given:
-            row[attribute.name] = _value(shape, attribute.name, given[attribute.name], backend, number)
+            row[attribute.name] = _value(shape, attribute, given[attribute.name], backend, number)
             continue
         try:
             value = default_value(attribute, now)
@@ -81,8 +81,8 @@ def _row(
     return row
 
 
-def _value(shape: Shape, name: str, value: Any, backend: str, number: int) -> Any:
-    attribute = shape.attribute(name)
+def _value(shape: Shape, attribute: Attribute, value: Any, backend: str, number: int) -> Any:
+    name = attribute.name
     if value is None and not attribute.nullable:
         raise InvalidRow(f"Row {number} for {shape.class_name}: {name} is None, but is not nullable.")
     try:

@@ -8,13 +8,17 @@ jobs. If anything is wrong with one of them, each goes in alone, and only that o
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from penstock.pipeline.connection import Connection
 from penstock.pipeline.make import MakeScope, Pending, write_pending
 from penstock.store.database import Tx
+
+T = TypeVar("T")
 
 COMPANY = 200
 LINGER = 0.25
@@ -38,6 +42,7 @@ class Outbox:
         self._connection, self._settle = connection, settle
         self._lock = threading.RLock()
         self._waiting: list[Finished] = []
+        self._since = 0.0
         self._tables: set[str] = set()
         self._filled = threading.Event()
         self._closed = threading.Event()
@@ -47,9 +52,11 @@ class Outbox:
         with self._lock:
             self._waiting.append(finished)
             self._tables |= finished.scope.tables
-            if len(self._waiting) >= COMPANY:
-                self.flush()
+            if len(self._waiting) > 1:
+                if len(self._waiting) >= COMPANY:
+                    self.flush()
                 return
+            self._since = time.monotonic()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="penstock-outbox", daemon=True)
                 self._thread.start()
@@ -62,36 +69,44 @@ class Outbox:
     def flush(self) -> None:
         """Write all that waits; when it returns, nothing does."""
         with self._lock:
+            if self._waiting:
+                self.flush_and(lambda tx: None)
+
+    def flush_and(self, then: Callable[[Tx], T]) -> T:
+        """Write all that waits, and do `then` in the same transaction; in one of its own, if anything was wrong."""
+        with self._lock:
             items, self._waiting = self._waiting, []
-            if not items:
-                return
             try:
-                self._connection.apart(lambda tx: self._write(tx, items))
+                answer = self._connection.apart(lambda tx: self._write(tx, items, then))
                 self.done += len(items)
-            except Exception as error:
-                if len(items) == 1:
-                    self.failed.append((items[0], error))
-                else:
-                    self._one_by_one(items)
+                return answer
+            except Exception:
+                if not items:
+                    raise
+                self._one_by_one(items)
             finally:
                 self._tables = set()
+            return self._connection.apart(then)
 
     def close(self) -> None:
-        self.flush()
-        self._closed.set()
-        self._filled.set()
-        if self._thread is not None:
-            self._thread.join()
+        """Write all that waits; no more may be added."""
+        try:
+            self.flush()
+        finally:
+            self._closed.set()
+            self._filled.set()
+            if self._thread is not None:
+                self._thread.join()
 
     def _one_by_one(self, items: Sequence[Finished]) -> None:
         for item in items:
             try:
-                self._connection.apart(lambda tx, item=item: self._write(tx, [item]))  # type: ignore[misc]
+                self._connection.apart(partial(self._write, items=[item], then=lambda tx: None))
                 self.done += 1
             except Exception as error:
                 self.failed.append((item, error))
 
-    def _write(self, tx: Tx, items: Sequence[Finished]) -> None:
+    def _write(self, tx: Tx, items: Sequence[Finished], then: Callable[[Tx], T]) -> T:
         together: dict[tuple[str, bool, bool], list[Pending]] = {}
         for item in items:
             for pending in item.scope.waiting:
@@ -101,12 +116,18 @@ class Outbox:
             first = group[0]
             rows = [row for pending in group for row in pending.rows]
             write_pending(tx, Pending(first.shape, first.table, rows, first.skip_duplicates, first.replace))
-        self._settle(tx, items)
+        if items:
+            self._settle(tx, items)
+        return then(tx)
 
     def _run(self) -> None:
-        while True:
+        """See that nothing waits for longer than it may, while the next make() takes its time."""
+        while not self._closed.is_set():
             self._filled.wait()
-            self._filled.clear()
-            if self._closed.wait(LINGER):
+            if self._closed.wait(max(0.0, self._since + LINGER - time.monotonic())):
                 return
-            self.flush()
+            with self._lock:
+                if self._waiting and time.monotonic() < self._since + LINGER:
+                    continue  # what it waited for went in meanwhile, and others came
+                self._filled.clear()
+                self.flush()

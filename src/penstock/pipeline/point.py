@@ -11,7 +11,8 @@ from sqlalchemy import Table as SqlTable
 from penstock.pipeline.fetch import Order
 from penstock.pipeline.restrict import comparable, condition, known_values
 from penstock.pipeline.rows import TableRows
-from penstock.store.pipeline.algebra import Source, lookup
+from penstock.store.pipeline.algebra import Source
+from penstock.store.pipeline.lookup import lookup
 
 
 class Point(TableRows):
@@ -37,9 +38,10 @@ class Point(TableRows):
     def _rows(self, names: list[str], order_by: Order, limit: int | None, offset: int | None) -> Sequence[Any]:
         if order_by is not None or offset is not None or limit not in (None, 2):
             return super()._rows(names, order_by, limit, offset)
-        order = tuple(self.primary_key) if limit else ()
-        statement = lookup(self._sql, tuple(self._values), tuple(names), order)
-        return self.connection.read(lambda conn: conn.execute(statement, self._values).all(), self.tables)
+        key = self.primary_key
+        single = all(name in self._values for name in key)
+        statement = lookup(self._sql, tuple(self._values), tuple(names), tuple(key) if limit and not single else ())
+        return self.connection.read(lambda conn: statement.rows(conn, self._values), self.tables)
 
 
 def at(table: TableRows, sql: SqlTable, restriction: Mapping[str, Any]) -> Point | None:

@@ -128,22 +128,31 @@ class Table(TableRows, metaclass=TableMeta):
     shape: ClassVar[Any] = None
     schema: ClassVar[Schema | None] = None
     _sql: ClassVar[SqlTable | None] = None
+    _names: ClassVar[frozenset[str]]
+    _attributes: ClassVar[dict[str, Attribute]]
 
     def __init__(self) -> None:
-        shape = type(self).declared_shape()
-        schema = type(self).schema
-        assert schema is not None
-        cls = type(self)
-        if cls._sql is None:
-            cls._sql = physical.table(schema.connection.backend, shape)
+        # By way of the instance, here and below: what is asked of the class passes through __getattribute__ above.
+        schema = self.schema
+        if self._sql is None or schema is None:
+            schema = self._get_ready()
         connection: Connection = schema.connection
         self.connection = connection
-        self.tables = frozenset((shape.full_name,))
-        self.base = shape
+        self.tables = self._names
+        self.base = self.shape
 
-    @cached_property
+    @classmethod
+    def _get_ready(cls) -> Schema:
+        shape, schema = cls.declared_shape(), cls.schema
+        assert schema is not None
+        cls._names = frozenset((shape.full_name,))
+        cls._attributes = {attribute.name: attribute for attribute in shape.attributes}
+        cls._sql = physical.table(schema.connection.backend, shape)
+        return schema
+
+    @property
     def attributes(self) -> dict[str, Attribute]:  # type: ignore[override]
-        return {attribute.name: attribute for attribute in self.base.attributes}
+        return self._attributes
 
     @cached_property
     def source(self) -> Source:  # type: ignore[override]
@@ -193,7 +202,7 @@ class Table(TableRows, metaclass=TableMeta):
     ) -> None:
         """Insert rows: mappings, sequences in the order of the attributes, a numpy record array, a DataFrame or a
         relation. All of them go in, or none."""  # fmt: skip
-        shape = type(self).declared_shape()
+        shape: Shape = self.shape or type(self).declared_shape()
         self._admit_insert(shape, allow_direct_insert)
         given = rows() if isinstance(rows, type) and issubclass(rows, TableRows) else rows  # type: ignore[call-arg]
         encoded = encode_rows(
@@ -201,7 +210,7 @@ class Table(TableRows, metaclass=TableMeta):
         )  # fmt: skip
         if not encoded:
             return
-        sql = type(self)._sql
+        sql = self._sql
         assert sql is not None
         pending = Pending(shape, sql, encoded, skip_duplicates, replace)
         scope = self.connection.scope

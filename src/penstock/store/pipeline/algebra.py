@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import FromClause, Select, Table, and_, bindparam, func, select, true
+from sqlalchemy import FromClause, Select, Table, and_, func, select, true
 from sqlalchemy.sql import ColumnElement
 
 Columns = Mapping[str, ColumnElement[Any]]
@@ -63,16 +63,6 @@ def _of(table: Table) -> Source:
     """One alias serves all: whatever meets another source is embedded under a name of its own first."""
     alias = table.alias()
     return Source(alias, dict(alias.c))
-
-
-@lru_cache(maxsize=2048)
-def lookup(table: Table, given: tuple[str, ...], wanted: tuple[str, ...], order: tuple[str, ...]) -> Select[Any]:
-    """Columns of the rows that have the values `given`, which travel as parameters: one statement, built once, for every
-    key that is asked for. With an order, at most two rows."""
-    source = _of(table)
-    columns = source.columns
-    query = source.select(wanted).where(*(columns[name] == bindparam(name, type_=columns[name].type) for name in given))
-    return query.order_by(*(columns[name] for name in order)).limit(2) if order else query
 
 
 def join(left: Source, right: Source, on: Sequence[str], *, outer: bool = False) -> Source:

@@ -9,19 +9,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from sqlalchemy import (
+    ARRAY,
     BigInteger,
+    Float,
     Index,
+    Integer,
     Row,
+    String,
     Table,
     and_,
+    any_,
+    bindparam,
     delete,
     func,
     insert,
     literal,
+    literal_column,
     not_,
     or_,
     select,
@@ -35,9 +42,11 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from sqlalchemy.sql import ColumnElement
 
 from penstock.store.database import Tx
+from penstock.store.dialects import dialect_for
 from penstock.store.pipeline import catalog, history, physical
 from penstock.store.pipeline.algebra import Source
 from penstock.store.pipeline.shape import Attribute, Shape
+from penstock.store.types import UtcTime
 
 STATUSES = ("pending", "reserved", "success", "error", "ignore")
 MESSAGE_LENGTH = 2047
@@ -68,21 +77,33 @@ COLUMNS = (
 class Identity:
     """Who reserves: what a job row says about its worker."""
 
-    user: str
-    host: str
-    pid: int
-    version: str
+    user: Any
+    host: Any
+    pid: Any
+    version: Any
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Picking:
-    """Which pending jobs to take, and in which order."""
+    """Which pending jobs to take, and in which order. Its claim is built once, so keep it for as long as it holds."""
 
-    limit: int
+    target: Source
+    """The rows that are made already."""
+    source: Source
+    """The keys that there are to make."""
     priority: int | None = None
     order: str = "original"
     among: Source | None = None
     """Only keys that are in here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A job in hand: its key, whether its result is there already, whether its source still is."""
+
+    key: dict[str, Any]
+    done: bool
+    live: bool
 
 
 def job_table_name(target: Shape) -> str:
@@ -112,9 +133,11 @@ class JobStore:
 
     def __init__(self, backend: str, target: Shape) -> None:
         self.target = target
+        self.dialect = dialect_for(backend)
         self.shape = job_shape(target)
         self.keys = [attribute.name for attribute in target.job_key]
         self.table = physical.table(backend, self.shape)
+        self._claim = lru_cache(maxsize=16)(self._claim_statements)
 
     def ensure(self, tx: Tx) -> bool:
         """Create the table unless it is there with this key; answers whether it had to."""
@@ -208,48 +231,59 @@ class JobStore:
 
     # one worker's life with its jobs
 
-    def claim(self, tx: Tx, token: str, who: Identity, lease: float, picking: Picking) -> list[dict[str, Any]]:
-        """Reserve the most urgent due jobs that nobody else is taking; answers their keys in order."""
-        jobs = self.table
-        due = [self._is("pending"), jobs.c.scheduled_time <= tx.now]
+    def claim(self, tx: Tx, token: str, who: Identity, lease: float, limit: int, picking: Picking) -> list[Claimed]:
+        """Reserve the most urgent due jobs that nobody else is taking; answers them in order."""
+        claim, look_over = self._claim(tx.moment is not None, picking)
+        values = {"LIMIT": limit, "TOKEN": token, "LEASE": lease, "USER": who.user, "HOST": who.host, "PID": who.pid,
+                  "VERSION": who.version, "NOW": tx.moment}  # fmt: skip
+        found = tx.rows(claim, values)
+        if look_over is not None:
+            taken = {tuple(row) for row in found}
+            found = [row for row in tx.rows(look_over, {"TOKEN": token}) if tuple(row[4:]) in taken]
+        if picking.order == "original":
+            found = sorted(found, key=lambda row: (row.priority, row.scheduled_time, *row[4:]))
+        elif picking.order == "reverse":
+            found = sorted(found, key=lambda row: (-row.priority, *row[4:]), reverse=True)
+        return [
+            Claimed(dict(zip(self.keys, row[4:], strict=True)), bool(row.done__), bool(row.live__)) for row in found
+        ]
+
+    def _claim_statements(self, timed: bool, picking: Picking) -> tuple[Any, Any]:
+        """The claim and, on SQLite, the look at what it took. Built once for a populate(): building takes longer than
+        running."""
+        jobs, dialect = self.table, self.dialect
+        now: ColumnElement[datetime] = bindparam("NOW", type_=UtcTime()) if timed else dialect.now()
+        due = [self._is("pending"), jobs.c.scheduled_time <= now]
         if picking.priority is not None:
             due.append(jobs.c.priority <= picking.priority)
         if picking.among is not None:
             due.append(self._meets(picking.among.embed(), jobs.c))
         picked = (
             select(*(jobs.c[name] for name in self.keys)).where(*due).order_by(*self._order(picking.order))
-            .limit(picking.limit).with_for_update(**tx.dialect.skip_locked).cte("picked")
+            .limit(bindparam("LIMIT", type_=Integer())).with_for_update(**dialect.skip_locked).cte("picked")
         )  # fmt: skip
-        statement = (
+        until = dialect.add_seconds(now, bindparam("LEASE", type_=Float()))
+        who = Identity(bindparam("USER"), bindparam("HOST"), bindparam("PID"), bindparam("VERSION"))
+        claim = (
             update(jobs)
             .where(*(jobs.c[name] == picked.c[name] for name in self.keys))
-            .values(self._reserved_by(tx, token, who, lease))
-            .returning(*(jobs.c[name] for name in self.keys), jobs.c.priority, jobs.c.scheduled_time)
+            .values(self._reserved_by(now, until, bindparam("TOKEN"), who))
         )
-        found = list(tx.rows(statement))
-        if picking.order == "original":
-            found.sort(key=lambda row: (row.priority, row.scheduled_time, *(getattr(row, name) for name in self.keys)))
-        elif picking.order == "reverse":
-            found.sort(key=lambda row: (-row.priority, *(getattr(row, name) for name in self.keys)), reverse=True)
-        return [{name: getattr(row, name) for name in self.keys} for row in found]
-
-    def look_over(
-        self, tx: Tx, token: str, target: Source, key_source: Source
-    ) -> list[tuple[dict[str, Any], bool, bool]]:
-        """Of the jobs held by a token: the key, whether its result is there already, whether its source still is."""
-        jobs = self.table
-        statement = select(
-            *(jobs.c[name] for name in self.keys), self._meets(target, jobs.c).label("done__"),
-            self._meets(key_source.embed(), jobs.c).label("live__"),
-        ).where(jobs.c.token == token, self._is("reserved"))  # fmt: skip
-        return [
-            ({name: getattr(row, name) for name in self.keys}, bool(row.done__), bool(row.live__))
-            for row in tx.rows(statement)
-        ]
+        seen = [
+            jobs.c.priority, jobs.c.scheduled_time, self._meets(picking.target, jobs.c).label("done__"),
+            self._meets(picking.source.embed(), jobs.c).label("live__"), *(jobs.c[name] for name in self.keys),
+        ]  # fmt: skip
+        if dialect.name == "postgresql":
+            return claim.returning(*seen), None
+        # On SQLite RETURNING does not say of which table a column is, which a subquery would have to know.
+        return claim.returning(*(jobs.c[name] for name in self.keys)), select(*seen).where(
+            self._held(bindparam("TOKEN"))
+        )
 
     def reserve(self, tx: Tx, key: Mapping[str, Any], token: str, who: Identity, lease: float) -> bool:
         due = (self._at(key), self._is("pending"), self.table.c.scheduled_time <= tx.now)
-        return tx.count(update(self.table).where(*due).values(self._reserved_by(tx, token, who, lease))) == 1
+        reserved = self._reserved_by(tx.now, tx.later(lease), token, who)
+        return tx.count(update(self.table).where(*due).values(reserved)) == 1
 
     def complete(self, tx: Tx, key: Mapping[str, Any], token: str, duration: float | None, *, keep: bool) -> bool:
         held = (self._at(key), self._held(token))
@@ -266,12 +300,24 @@ class JobStore:
 
     def complete_all(self, tx: Tx, keys: Sequence[Mapping[str, Any]], token: str) -> int:
         """Delete the jobs of several keys that the token holds; answers how many it did hold."""
-        if len(self.keys) == 1:
-            chosen: ColumnElement[bool] = self.table.c[self.keys[0]].in_([key[self.keys[0]] for key in keys])
-        else:
-            columns = tuple_(*(self.table.c[name] for name in self.keys))
-            chosen = columns.in_([tuple(key[name] for name in self.keys) for key in keys])
+        if tx.dialect.name == "postgresql":
+            values = {f"ALL_{name}": [key[name] for key in keys] for name in self.keys}
+            return tx.count(self._completion, {"TOKEN": token, **values})
+        columns = tuple_(*(self.table.c[name] for name in self.keys))
+        chosen = columns.in_([tuple(key[name] for name in self.keys) for key in keys])
         return tx.count(delete(self.table).where(chosen, self._held(token)))
+
+    @cached_property
+    def _completion(self) -> Any:
+        """One statement for any number of keys, so that it is parsed and planned once."""
+        columns = [self.table.c[name] for name in self.keys]
+        arrays = [bindparam(f"ALL_{column.name}", type_=ARRAY(column.type)) for column in columns]
+        chosen: ColumnElement[bool] = (
+            columns[0] == any_(arrays[0])
+            if len(columns) == 1
+            else tuple_(*columns).in_(select(*(func.unnest(array) for array in arrays)))
+        )
+        return delete(self.table).where(chosen, self._held(bindparam("TOKEN")))
 
     def fail(
         self, tx: Tx, key: Mapping[str, Any], token: str, message: str, stack: bytes | None, duration: float | None
@@ -357,13 +403,15 @@ class JobStore:
         found: datetime | None = tx.scalar(select(func.min(self.table.c.scheduled_time)).where(self._is("pending")))
         return found
 
-    def _reserved_by(self, tx: Tx, token: str, who: Identity, lease: float) -> dict[str, Any]:
-        connection: Any = func.pg_backend_pid() if tx.dialect.name == "postgresql" else 0
-        user: Any = func.coalesce(func.current_user(), who.user) if tx.dialect.name == "postgresql" else who.user
+    def _reserved_by(
+        self, now: ColumnElement[datetime], until: ColumnElement[datetime], token: Any, who: Identity
+    ) -> dict[str, Any]:
+        on_server = self.dialect.name == "postgresql"
         return {
-            "status": "reserved", "reserved_time": tx.now, "completed_time": None, "duration": None, "error_message": "",
-            "error_stack": None, "user": user, "host": who.host, "pid": who.pid, "connection_id": connection,
-            "version": who.version, "attempts": self.table.c.attempts + 1, "token": token, "lease_until": tx.later(lease),
+            "status": "reserved", "reserved_time": now, "completed_time": None, "duration": None, "error_message": "",
+            "error_stack": None, "user": func.coalesce(func.current_user(), who.user) if on_server else who.user,
+            "host": who.host, "pid": who.pid, "connection_id": func.pg_backend_pid() if on_server else 0,
+            "version": who.version, "attempts": self.table.c.attempts + 1, "token": token, "lease_until": until,
         }  # fmt: skip
 
     def _order(self, order: str) -> list[Any]:
@@ -381,7 +429,7 @@ class JobStore:
     def _is(self, status: str) -> ColumnElement[bool]:
         return self.table.c.status == _constant(status)
 
-    def _held(self, token: str) -> ColumnElement[bool]:
+    def _held(self, token: Any) -> ColumnElement[bool]:
         return and_(self.table.c.token == token, self._is("reserved"))
 
     def _meets(self, source: Source, outer: Any) -> ColumnElement[bool]:
@@ -394,7 +442,7 @@ _UNHELD: dict[str, Any] = {"token": None, "lease_until": None, "reserved_time": 
 @lru_cache(maxsize=8)
 def _constant(status: str) -> ColumnElement[str]:
     """The status written into the statement, so that the planner sees that a partial index fits."""
-    return literal(status, literal_execute=True)
+    return literal_column(f"'{status}'", String())
 
 
 def _indexes(made: Table, keys: Sequence[str], shape: Shape) -> list[Index]:
@@ -407,4 +455,4 @@ def _indexes(made: Table, keys: Sequence[str], shape: Shape) -> list[Index]:
     ]
 
 
-__all__ = ["Identity", "JobStore", "Picking", "drop", "job_shape", "job_table_name"]
+__all__ = ["Claimed", "Identity", "JobStore", "Picking", "drop", "job_shape", "job_table_name"]

@@ -4,9 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, Select, Table, and_, bindparam, delete, func, select, update
+from sqlalchemy import (
+    ARRAY,
+    JSON,
+    Connection,
+    LargeBinary,
+    Select,
+    Table,
+    and_,
+    bindparam,
+    delete,
+    func,
+    select,
+    update,
+)
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.exc import IntegrityError
@@ -34,33 +48,54 @@ def reading(db: Database) -> Iterator[Connection]:
             yield tx.conn
         return
     with translated(db.url), db.engine.connect() as plain:
-        yield plain.execution_options(isolation_level="AUTOCOMMIT")
+        yield plain.execution_options(
+            isolation_level="AUTOCOMMIT", **({"penstock_own": True} if db.has_short_way else {})
+        )
 
 
 def insert_rows(
     tx: Tx, table: Table, rows: Sequence[Mapping[str, Any]], *, skip_duplicates: bool = False, replace: bool = False
 ) -> int:
     """Write rows; answers how many were written. With `skip_duplicates`, rows whose key is there already are left."""
-    make = postgres_insert if tx.dialect.name == "postgresql" else sqlite_insert
-    statement: Any = make(table)
-    key = [column.name for column in table.primary_key]
-    if replace:
-        rest = {c.name: statement.excluded[c.name] for c in table.columns if c.name not in key}
-        statement = (
-            statement.on_conflict_do_update(index_elements=key, set_=rest)
-            if rest
-            else statement.on_conflict_do_nothing(index_elements=key)
-        )
-    elif skip_duplicates:
-        statement = statement.on_conflict_do_nothing(index_elements=key)
-    statement = statement.execution_options(preserve_rowcount=True)
+    # Not to replace: one statement may not touch a row twice, while of rows one after another the last stays.
+    at_once = tx.dialect.name == "postgresql" and len(rows) > 1 and not replace and _fits_arrays(table)
+    statement = _insertion(tx.dialect.name, table, skip_duplicates, replace, at_once)
+    names = [column.name for column in table.columns]
     written = 0
     with constraints():
         for start in range(0, len(rows), BATCH):
-            batch = [dict(row) for row in rows[start : start + BATCH]]
-            count = tx.conn.execute(statement, batch if len(batch) > 1 else batch[0]).rowcount
+            batch = rows[start : start + BATCH]
+            values = _columns(names, batch) if at_once else [dict(row) for row in batch]
+            count = tx.conn.execute(statement, values).rowcount
             written += count if count >= 0 else len(batch)
     return written
+
+
+def _columns(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    return {f"ALL_{name}": [row[name] for row in rows] for name in names}
+
+
+@lru_cache(maxsize=2048)
+def _fits_arrays(table: Table) -> bool:
+    """Bytes and JSON travel row by row: as elements of an array they would be escaped twice."""
+    return not any(isinstance(column.type, LargeBinary | JSON) for column in table.columns)
+
+
+@lru_cache(maxsize=2048)
+def _insertion(backend: str, table: Table, skip_duplicates: bool, replace: bool, at_once: bool) -> Any:
+    """The statement, built once. `at_once`: one array per column, so that PostgreSQL runs one statement for many rows
+    instead of one for each, which takes a quarter of the time on either side."""
+    statement: Any = (postgres_insert if backend == "postgresql" else sqlite_insert)(table)
+    if at_once:
+        columns = [func.unnest(bindparam(f"ALL_{column.name}", type_=ARRAY(column.type))) for column in table.columns]
+        statement = statement.from_select([column.name for column in table.columns], select(*columns))
+    key = [column.name for column in table.primary_key]
+    rest = {c.name: statement.excluded[c.name] for c in table.columns if c.name not in key}
+    if replace and rest:
+        statement = statement.on_conflict_do_update(index_elements=key, set_=rest)
+    elif replace or skip_duplicates:
+        statement = statement.on_conflict_do_nothing(index_elements=key)
+    return statement.execution_options(preserve_rowcount=True)
 
 
 def update_row(tx: Tx, table: Table, key: Mapping[str, Any], values: Mapping[str, Any]) -> int:
