@@ -39,6 +39,9 @@ LOOK_AHEAD_SECONDS = 0.2
 FULL_SECONDS = 0.25
 """How long a full worker waits for a run to end before it looks after its buffer."""
 
+YIELD_SECONDS = 0.00005
+"""Executors that have just been given something to do run first; we have nothing urgent left."""
+
 MAX_CLAIM = 500
 REMEMBER_DEFINITIONS_SECONDS = 10.0
 
@@ -181,6 +184,8 @@ class Pump(Service):
             lost = self._completer.one_by_one(finished, error)
         self._completer.landed(finished, lost)
         self._board(taken, asked_at)
+        if 0 < len(taken) <= self._offer.concurrency:
+            time.sleep(YIELD_SECONDS)
         self.pace.ran(seconds)
         self._rest(room, len(taken))
 

@@ -64,10 +64,12 @@ class PostgresDialect:
             pool_timeout=busy_timeout,
             pool_recycle=1800,
             pool_use_lifo=True,  # the connection that has the statements prepared, not each in turn
+            pool_reset_on_return=None,  # `_reset` does, where there is something to undo
             use_native_hstore=False,
             connect_args=connect_args,
         )
         event.listen(engine.pool, "checkout", _leave_the_dead)
+        event.listen(engine.pool, "reset", _reset)
         return engine
 
     def has_short_way(self) -> bool:
@@ -177,6 +179,12 @@ class PostgresDialect:
     def wake(self, conn: Connection, queues: Sequence[str]) -> None:
         for queue in sorted(set(queues)):
             conn.execute(_WAKE, {"queue": queue[:1000]})
+
+
+def _reset(connection: Any, _record: Any, _state: Any) -> None:
+    """Roll back what was left open. Most often nothing was, and the driver takes its time to find that out."""
+    if connection.pgconn.transaction_status != 0:
+        connection.rollback()
 
 
 def _leave_the_dead(connection: Any, _record: Any, _proxy: Any) -> None:
