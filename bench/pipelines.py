@@ -1,6 +1,6 @@
 """Pipelines beside datajoint 2.3.5, on one PostgreSQL, in one run.
 
-    python bench/pipelines.py [--keys 2000] [--refresh-keys 100000] [--workers 1 2 4 8] [--url postgresql://…] [--json]
+    python bench/pipelines.py [--keys 2000] [--refresh-keys 100000] [--workers 1 2 4 8] [--repeats 3] [--url postgresql://…] [--json]
 
 The same program runs on both sides: the same two tables, the same make(), the same calls. It is this very file, started
 with the other package. Each cell has a schema of its own; sides take turns; workers connect before the clock starts.
@@ -13,6 +13,7 @@ import argparse
 import importlib
 import json
 import os
+import statistics
 import subprocess
 import sys
 import time
@@ -154,6 +155,7 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=2000)
     parser.add_argument("--refresh-keys", type=int, default=100_000)
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 8])
+    parser.add_argument("--repeats", type=int, default=3, help="turns of every cell but refresh; the median counts")
     parser.add_argument("--url")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--inside", nargs=4, help=argparse.SUPPRESS)
@@ -180,13 +182,17 @@ def measure(options: argparse.Namespace) -> dict[str, dict[str, float]]:
     sides = [Side("penstock", sys.executable, options.url), Side("datajoint", peer_python(), options.url)]
     cells = [("refresh", "refresh", options.refresh_keys, 1), ("direct 1", "direct", options.keys, 1)]
     cells += [(f"distributed {workers}", "distributed", options.keys, workers) for workers in options.workers]
-    found: dict[str, dict[str, float]] = {}
-    for number, (name, role, keys, workers) in enumerate(cells):
-        found[name] = {}
-        for side in sides:
-            found[name][side.name] = cell(side, role, keys, workers, number)
-            print(f"  {name:15} {side.name:10} {found[name][side.name]:10.2f}", file=sys.stderr, flush=True)
-    return found
+    found: dict[str, dict[str, list[float]]] = {cell[0]: {side.name: [] for side in sides} for cell in cells}
+    number = 0
+    for turn in range(options.repeats):
+        for name, role, keys, workers in cells:
+            if role == "refresh" and turn:
+                continue
+            number += 1
+            for side in sides if turn % 2 == 0 else reversed(sides):
+                found[name][side.name].append(cell(side, role, keys, workers, number))
+                print(f"  {name:15} {side.name:10} {found[name][side.name][-1]:10.2f}", file=sys.stderr, flush=True)
+    return {name: {side: statistics.median(values) for side, values in each.items()} for name, each in found.items()}
 
 
 def report(options: argparse.Namespace, found: dict[str, dict[str, float]]) -> None:

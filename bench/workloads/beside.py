@@ -41,8 +41,16 @@ def pipelines(bench: Bench) -> None:
 
     def measure() -> None:
         with bench.databases.fresh("postgresql") as url:
-            sizes = ("--keys", str(scale.keys), "--refresh-keys", str(scale.refresh_keys), "--workers", "1", "8")
-            answer = run("bench.pipelines", "--json", "--url", url, *sizes)
+            sizes = (
+                "--keys",
+                str(scale.keys),
+                "--refresh-keys",
+                str(scale.refresh_keys),
+                "--repeats",
+                str(scale.repeats),
+            )
+            workers = ("1", "2", "4", "8") if scale.everyone_twice else ("1", "8")
+            answer = run("bench.pipelines", "--json", "--url", url, *sizes, "--workers", *workers)
         for name, sides in json.loads(answer.strip().splitlines()[-1])["cells"].items():
             refresh = name == "refresh"
             size = scale.refresh_keys if refresh else scale.keys
