@@ -147,6 +147,7 @@ def test_the_keyboard_is_enough(page: Page, shop: Tenant) -> None:
     page.keyboard.press("?")
     expect(page.get_by_role("dialog").get_by_text("Keyboard shortcuts")).to_be_visible()
     page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)  # while it closes, keys are the dialog's
     page.keyboard.press("g")
     page.keyboard.press("o")
     expect(page.get_by_role("heading", name="Overview")).to_be_visible()

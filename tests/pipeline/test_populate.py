@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -361,6 +362,23 @@ def test_transient_errors_are_tried_again(lab: Lab, reserve_jobs: bool) -> None:
     assert lab.FilteredImage.populate(reserve_jobs=reserve_jobs)["success_count"] == 1
     if reserve_jobs:
         assert len(lab.FilteredImage.jobs.history()) == 2
+
+
+def test_every_key_that_failed_is_waited_for(lab: Lab) -> None:
+    """Not only the one that is due first."""
+    lab.fill(1, 3)
+    dj.config["jobs.retry_delay"] = 0.1
+    make, calls = lab.FilteredImage.make, []
+
+    def flaky(self: Any, key: dict[str, Any]) -> None:
+        calls.append(key)
+        if calls.count(key) < 3:
+            time.sleep(0.05)
+            raise ConnectionError("the microscope is busy")
+        make(self, key)
+
+    lab.FilteredImage.make = flaky
+    assert lab.FilteredImage.populate(reserve_jobs=True)["success_count"] == 3
 
 
 def test_a_table_may_have_its_own_retry_policy(lab: Lab) -> None:

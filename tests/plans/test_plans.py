@@ -114,14 +114,19 @@ def plans_of(app: Penstock, work: Callable[[], Any]) -> list[tuple[str, str]]:
                 raw.rollback()
             return real(conn, statements, transaction=transaction)
 
-        real = postgresql._ask
+        def by_cursor(conn: Any, statement: str, params: dict[str, Any]) -> Any:
+            with conn.connection.cursor() as cursor:
+                before(conn, cursor, statement, params, None, False)
+            return real_cursor(conn, statement, params)
+
+        real, real_cursor = postgresql._ask, postgresql._by_cursor
         event.listen(app.db.engine, "before_cursor_execute", before)
-        postgresql._ask = ask
+        postgresql._ask, postgresql._by_cursor = ask, by_cursor
         try:
             work()
         finally:
             event.remove(app.db.engine, "before_cursor_execute", before)
-            postgresql._ask = real
+            postgresql._ask, postgresql._by_cursor = real, real_cursor
         return found
     return _sqlite_plans(app, work, plan, found)
 

@@ -34,7 +34,7 @@ def borrowed(url: str) -> Iterator[Any]:
 
 
 def one(borrowed: Any, sql: str, **params: Any) -> Any:
-    (answer,) = ask(borrowed, [Statement(sql, params)])
+    (answer,) = ask(borrowed, [Statement(sql, params)], alone=True)
     return rows(borrowed, answer)
 
 
@@ -75,13 +75,6 @@ def test_a_transaction_is_committed_as_a_whole_or_not_at_all(borrowed: Any) -> N
         ask(borrowed, [Statement(insert, {"n": 3}), Statement(insert, {"n": 1})], transaction=True)
     borrowed.rollback()
     assert one(borrowed, "SELECT n FROM t ORDER BY n") == [(1,), (2,)]
-
-
-def test_a_statement_joins_the_transaction_that_is_open(borrowed: Any) -> None:
-    assert one(borrowed, "SELECT set_config('penstock.x', 'kept', true)") == [("kept",)]
-    assert one(borrowed, "SELECT current_setting('penstock.x')") == [("kept",)]
-    borrowed.rollback()
-    assert one(borrowed, "SELECT coalesce(current_setting('penstock.x', true), '')") == [("",)]
 
 
 def test_a_statement_is_prepared_once(borrowed: Any) -> None:
@@ -134,6 +127,21 @@ def test_tables_that_changed_cost_the_connection_and_no_more(url: str) -> None:
     app.enqueue("noop", {})
     assert len(app.jobs.list()) == 2
     other.close()
+    app.close()
+
+
+def test_a_hot_statement_within_a_transaction_survives_a_rollback_before_it(url: str) -> None:
+    app = Penstock(url)
+    app.define("noop", runner="command")
+    for _ in range(3):
+        app.groups.create([("noop", {}), ("noop", {})])
+        with pytest.raises(RuntimeError), app.db.write() as tx:
+            for _ in range(3):
+                tx.conn.execute(text("SELECT 1"))
+            raise RuntimeError
+        app.enqueue("noop", {})
+        assert app.queue.claim("w:1")
+    assert len(app.jobs.list()) == 9
     app.close()
 
 

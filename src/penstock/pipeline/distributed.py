@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -54,7 +55,8 @@ class _Worker:
         self.outbox = Outbox(self.connection, self._settle)
         self.outcome = Outcome()
         self.size = 1
-        self.retry_at: float | None = None
+        self.retries: list[float] = []
+        """When the keys that this worker failed may be tried again, by the monotonic clock; the first is the next."""
         self._picking: Picking | None = None
 
     def run(self) -> Outcome:
@@ -90,12 +92,14 @@ class _Worker:
             self.connection.apart(lambda tx: self.store.return_orphans(tx, config["jobs.max_crashes"]))
 
     def _wait_for_retry(self) -> bool:
-        if self.retry_at is None:
+        if not self.retries:
             return False
-        wait, self.retry_at = self.retry_at - time.monotonic(), None
+        wait = heappop(self.retries) - time.monotonic()
         if wait > PATIENCE:
             return False
         time.sleep(max(0.0, wait) + 0.01)
+        while self.retries and self.retries[0] <= time.monotonic():
+            heappop(self.retries)
         return True
 
     def _batch(self) -> bool:
@@ -194,8 +198,7 @@ class _Worker:
         delay = type(self.table).retry_policy.delay_after(error, attempts)
         if delay is not None:
             self.connection.apart(lambda tx: self.store.retry(tx, key, self.token, message, stack, delay))
-            due = time.monotonic() + delay
-            self.retry_at = due if self.retry_at is None else min(self.retry_at, due)
+            heappush(self.retries, time.monotonic() + delay)
             return
         self.connection.apart(lambda tx: self.store.fail(tx, key, self.token, message, stack, duration))
         if not self.options.suppress_errors:

@@ -116,11 +116,10 @@ class Database:
             yield Tx(conn, self.dialect, self.moment())
 
     @contextmanager
-    def write(self, *, lent: bool = False) -> Iterator[Tx]:
-        """A write transaction, committed when the block ends well. On SQLite it holds the one write lock from its start.
-        `lent` says that others' code gets the connection, so that nothing can be taken for granted about its state."""
+    def write(self) -> Iterator[Tx]:
+        """A write transaction, committed when the block ends well. On SQLite it holds the one write lock from its start."""
         with translated(self.url), self.engine.connect() as plain:
-            conn = plain.execution_options(penstock_write=True, **({} if lent else self._marks))
+            conn = plain.execution_options(penstock_write=True, **self._marks)
             with conn.begin():
                 yield Tx(conn, self.dialect, self.moment())
                 failpoints.reach("commit.before")

@@ -29,7 +29,7 @@ class Borrowed(Database):
         yield self._tx
 
     @contextmanager
-    def write(self, *, lent: bool = False) -> Iterator[Tx]:
+    def write(self) -> Iterator[Tx]:
         yield self._tx
 
     def transact(self, work: Callable[[Tx], T], *, retry_disconnects: bool = False) -> T:

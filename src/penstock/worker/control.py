@@ -190,7 +190,7 @@ class _Transaction:
     """`db.write()` that is ended by hand."""
 
     def __init__(self, ground: Ground) -> None:
-        self._manager = ground.db.write(lent=True)
+        self._manager = ground.db.write()
         self.tx: Tx = self._manager.__enter__()
 
     def commit(self) -> None:

@@ -39,21 +39,20 @@ class Statement(NamedTuple):
 
 
 def ask(borrowed: Any, statements: Sequence[Statement], *, transaction: bool = False, alone: bool = False) -> list[Any]:
-    """Send all of them at once; answer the result of each. With `transaction` they are one of their own, committed with
-    them; `alone` is one statement that is a transaction by itself. Else they join the one that is open, or open one."""
+    """Send all of them at once, on a connection that is in no transaction; answer the result of each. With `transaction`
+    they are one of their own, committed with them; `alone` is one statement that is a transaction by itself; else they
+    begin one."""
     connection = borrowed.dbapi_connection
-    idle = connection.pgconn.transaction_status == pq.TransactionStatus.IDLE
-    begins = transaction or (idle and not alone)
     try:
-        return _ask(borrowed, statements, begins, transaction)
-    except (psycopg.errors.InvalidSqlStatementName, psycopg.errors.FeatureNotSupported) as error:
-        if not idle or isinstance(error, psycopg.errors.FeatureNotSupported):
-            connection.close()  # a plan for tables that have changed since: another connection makes another
-            raise
-    # The driver has the server forget what is prepared when a transaction is rolled back. Nothing was done yet.
-    connection.rollback()
-    _prepared(borrowed).forget()
-    return _ask(borrowed, statements, begins, transaction)
+        return _ask(borrowed, statements, not alone, transaction)
+    except psycopg.errors.InvalidSqlStatementName:
+        # The driver has the server forget what is prepared when a transaction is rolled back. Nothing was done yet.
+        connection.rollback()
+        _prepared(borrowed).forget()
+        return _ask(borrowed, statements, not alone, transaction)
+    except psycopg.errors.FeatureNotSupported:
+        connection.close()  # a plan for tables that have changed since: another connection makes another
+        raise
 
 
 def _ask(borrowed: Any, statements: Sequence[Statement], begins: bool, commits: bool) -> list[Any]:
