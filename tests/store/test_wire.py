@@ -13,6 +13,8 @@ from sqlalchemy import text
 
 from penstock import Context, Penstock
 from penstock.core.errors import DatabaseUnavailable
+from penstock.core.ids import DEFAULT_TENANT_ID
+from penstock.queue.enqueue import DEFAULTS, enqueue_in
 from penstock.store.database import Database
 from penstock.store.dialects import wire
 from penstock.store.dialects.wire import Statement, ask, rows
@@ -133,15 +135,19 @@ def test_tables_that_changed_cost_the_connection_and_no_more(url: str) -> None:
 def test_a_hot_statement_within_a_transaction_survives_a_rollback_before_it(url: str) -> None:
     app = Penstock(url)
     app.define("noop", runner="command")
-    for _ in range(3):
-        app.groups.create([("noop", {}), ("noop", {})])
-        with pytest.raises(RuntimeError), app.db.write() as tx:
+
+    def look_and_enqueue() -> None:
+        with app.db.write() as tx:
             for _ in range(3):
-                tx.conn.execute(text("SELECT 1"))
+                tx.rows(text("SELECT 1"))
+            enqueue_in(app.ground, tx, DEFAULT_TENANT_ID, "noop", {}, DEFAULTS)
+
+    for _ in range(3):
+        look_and_enqueue()
+        with pytest.raises(RuntimeError), app.db.write() as tx:
+            tx.rows(text("SELECT 1"))
             raise RuntimeError
-        app.enqueue("noop", {})
-        assert app.queue.claim("w:1")
-    assert len(app.jobs.list()) == 9
+    assert len(app.jobs.list()) == 3
     app.close()
 
 
