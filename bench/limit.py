@@ -21,8 +21,8 @@ KEYS = "ARRAY['noop']"
 
 def bound(sql: str, **values: str) -> str:
     """The statement with its parameters written in: the names of PL/pgSQL variables, or literals."""
-    sql = sql.replace("{now}", "statement_timestamp()")
-    return re.sub(r"(?<!:):([a-z_]+)\b", lambda found: values[found[1]], sql)
+    timed = postgresql._timed(sql, False)
+    return re.sub(r"(?<!:):([a-z_]+)\b", lambda found: values[found[1]], timed)
 
 
 def postgres_loop(batch: int) -> str:
