@@ -16,7 +16,7 @@ from penstock.core.errors import DatabaseUnavailable
 from penstock.core.ids import DEFAULT_TENANT_ID
 from penstock.queue.enqueue import DEFAULTS, enqueue_in
 from penstock.store.database import Database
-from penstock.store.dialects import wire
+from penstock.store.dialects import postgresql, wire
 from penstock.store.dialects.wire import Statement, ask, rows
 from penstock.store.hot import Gate
 
@@ -190,6 +190,23 @@ def test_a_claim_takes_nothing_unless_the_gate_is_as_expected(url: str) -> None:
     assert [claim.job_id for claim in app.queue.claim(worker="w")] == [made.id]
     assert ground.gate == Gate(False, False, True, ("default",))
     app.close()
+
+
+def test_what_the_claim_took_is_kept_though_the_gate_saw_otherwise(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two statements, two snapshots: what kept the gate shut may be gone when the claim looks."""
+    with Penstock(url) as app:
+        app.define("noop", runner="command")
+        assert app.queue.claim("w:1") == []
+        app.enqueue_many("noop", [{}] * 3)
+        assert postgresql._LIMITED in postgresql._GATE
+        monkeypatch.setattr(postgresql, "_GATE", postgresql._GATE.replace(postgresql._LIMITED, "true"))
+        taken = app.queue.claim("w:1", limit=2)
+        assert len(taken) == 2
+        assert sorted(run.id for claim in taken for run in app.jobs.runs(claim.job_id)) == sorted(
+            c.run_id for c in taken
+        )
+        assert app.jobs.summary().counts["running"] == 2
+        assert not app.doctor().violations
 
 
 def test_this_libpq_can() -> None:

@@ -71,7 +71,8 @@ def _claim_at_once(ground: Ground, request: ClaimRequest) -> list[Claim] | None:
     if found is None:
         return None
     ground.gate, taken = found
-    return taken if ground.gate.lets_through(expected) else None
+    # What was taken is ours whatever the gate said a moment earlier: the claim has looked for itself.
+    return taken if taken or ground.gate.lets_through(expected) else None
 
 
 def _claim_in(

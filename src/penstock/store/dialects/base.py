@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
@@ -14,6 +15,9 @@ from sqlalchemy.sql import ColumnElement, Executable
 
 from penstock.core.nouns import Claim
 from penstock.store.hot import Alike, ClaimRequest, Closed, Closing, Gate, NewJob, Written
+
+NAMED = re.compile(r"(?<!:):([a-z_]+)\b")
+"""A parameter of a hot statement: `:name`, and not the second colon of a cast."""
 
 
 class Bare:

@@ -4,7 +4,6 @@ as one JSON argument. No session state: everything here is safe behind a transac
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -21,7 +20,7 @@ from sqlalchemy.sql import ColumnElement, Executable
 from penstock.core.decide import Resolution
 from penstock.core.nouns import Claim
 from penstock.core.payload import dumps
-from penstock.store.dialects.base import Bare
+from penstock.store.dialects.base import NAMED, Bare
 from penstock.store.hot import RETRY_MODES, Alike, ClaimRequest, Closed, Closing, Gate, NewJob, Written
 from penstock.store.types import UtcTime
 
@@ -352,7 +351,7 @@ def _timed(sql: str, injected: bool) -> str:
 
 @lru_cache(maxsize=256)
 def _for_the_driver(sql: str, injected: bool) -> str:
-    return re.sub(r"(?<!:):([a-z_]+)\b", r"%(\1)s", _timed(sql, injected))
+    return NAMED.sub(r"%(\1)s", _timed(sql, injected))
 
 
 @lru_cache(maxsize=256)

@@ -7,7 +7,6 @@ driver raises it, after which the transaction is to be rolled back, as ever.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -20,6 +19,8 @@ import psycopg
 from psycopg import pq
 from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
+
+from penstock.store.dialects.base import NAMED
 
 CAN = psycopg.capabilities.has_pipeline()
 """Whether this libpq can: from version 14 on."""
@@ -136,7 +137,7 @@ class Moments(dict[bytes, datetime]):
     """Timestamps by their eight bytes, each made once: a batch was claimed at one moment."""
 
     def __missing__(self, key: bytes) -> datetime:
-        made = self[key] = _MILLENNIUM + timedelta(microseconds=int.from_bytes(key, "big", signed=True))
+        made = self[key] = _MILLENNIUM + timedelta(microseconds=integer(key))
         return made
 
 
@@ -202,7 +203,7 @@ def _ended(pgconn: Any, answers: Sequence[Any]) -> psycopg.Error:
 def _numbered(sql: str) -> tuple[bytes, bytes, tuple[str, ...]]:
     """The statement with `$1` for the first name, and so on; what it is called once it is prepared; the names in order."""
     order: dict[str, int] = {}
-    text = re.sub(r"(?<!:):([a-z_]+)\b", lambda found: f"${order.setdefault(found[1], len(order) + 1)}", sql).encode()
+    text = NAMED.sub(lambda found: f"${order.setdefault(found[1], len(order) + 1)}", sql).encode()
     return text, b"penstock_" + blake2b(text, digest_size=12).hexdigest().encode(), tuple(order)
 
 
