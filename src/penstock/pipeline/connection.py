@@ -12,6 +12,7 @@ from sqlalchemy import Connection as SqlConnection
 from sqlalchemy.exc import DBAPIError
 
 from penstock.pipeline.errors import DuplicateError, MissingParentError, PipelineError
+from penstock.pipeline.lease import heart
 from penstock.pipeline.moments import Moments
 from penstock.store.database import Database, Tx
 from penstock.store.pipeline import rows
@@ -36,6 +37,7 @@ class Connection:
         self.moments = Moments(db)
         self._local = _Local()
         self._pid = os.getpid()
+        db.before_close.append(lambda: heart.leave(self))
 
     @property
     def backend(self) -> str:

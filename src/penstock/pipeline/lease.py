@@ -7,14 +7,30 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from penstock.pipeline.config import config
-from penstock.pipeline.connection import Connection
-from penstock.store.pipeline.jobs import JobStore
+
+if TYPE_CHECKING:
+    from penstock.pipeline.connection import Connection
+    from penstock.store.pipeline.jobs import JobStore
 
 logger = logging.getLogger("penstock.pipeline")
 BEATS_PER_LEASE = 3
+
+
+@dataclass(slots=True)
+class _Hold:
+    """What a token holds in one job table."""
+
+    connection: Connection
+    store: JobStore
+    lasting: bool
+    """Whether the holder lets go by itself, so that nothing to renew is no sign that it lost what it held."""
+    missed: int = 0
+    """How many beats in a row renewed nothing."""
 
 
 class Heart:
@@ -26,16 +42,17 @@ class Heart:
     def _reset(self) -> None:
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._held: dict[str, tuple[Connection, JobStore]] = {}
+        self._beating = threading.Lock()
+        self._held: dict[str, _Hold] = {}
         self._changed = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def hold(self, token: str, connection: Connection, store: JobStore) -> None:
-        """Keep the token's reservations alive until `let_go`."""
+    def hold(self, token: str, connection: Connection, store: JobStore, *, lasting: bool = False) -> None:
+        """Keep the token's reservations alive until `let_go`, or until they were lost for as long as a lease."""
         if self._pid != os.getpid():
             self._reset()  # a fork takes the parent's tokens along, but not its thread
         with self._lock:
-            self._held[token] = (connection, store)
+            self._held[token] = _Hold(connection, store, lasting)
             if self._thread is None:
                 self._changed.clear()
                 self._thread = threading.Thread(target=self._run, name="penstock-lease", daemon=True)
@@ -45,9 +62,17 @@ class Heart:
         with self._lock:
             self._held.pop(token, None)
 
+    def leave(self, connection: Connection) -> None:
+        """Let go of everything held there. When this returns, no beat uses the connection any more."""
+        with self._lock:
+            for token in [token for token, hold in self._held.items() if hold.connection is connection]:
+                del self._held[token]
+        with self._beating:
+            pass
+
     @contextmanager
     def holding(self, token: str, connection: Connection, store: JobStore) -> Iterator[None]:
-        self.hold(token, connection, store)
+        self.hold(token, connection, store, lasting=True)
         try:
             yield
         finally:
@@ -56,18 +81,26 @@ class Heart:
     def step(self) -> None:
         """Renew everything once."""
         with self._lock:
-            held = list(self._held.items())
-        for token, (connection, store) in held:
-            try:
-                connection.apart(partial(store.heartbeat, token=token, lease=config["jobs.lease_seconds"]))
-            except Exception:
-                if (
-                    token not in self._held
-                ):  # let go meanwhile: there is nothing left to renew, perhaps not even the table
-                    continue
-                logger.warning(
-                    "A lease of %s could not be renewed; trying again.", store.shape.full_name, exc_info=True
-                )
+            tokens = list(self._held)
+        for token in tokens:
+            with self._beating:
+                hold = self._held.get(token)
+                if hold is not None:
+                    self._renew(token, hold)
+
+    def _renew(self, token: str, hold: _Hold) -> None:
+        name = hold.store.shape.full_name
+        try:
+            beat = partial(hold.store.heartbeat, token=token, lease=config["jobs.lease_seconds"])
+            hold.missed = 0 if hold.connection.apart(beat) else hold.missed + 1
+        except Exception:
+            if token not in self._held:  # let go meanwhile: there is nothing left to renew, perhaps not even the table
+                return
+            hold.missed += 1
+            logger.warning("A lease of %s could not be renewed; trying again.", name, exc_info=True)
+        if hold.missed > BEATS_PER_LEASE and not hold.lasting:
+            logger.warning("A reservation in %s was lost: there was nothing to renew for the length of a lease.", name)
+            self.let_go(token)
 
     def _run(self) -> None:
         idle = 0

@@ -93,6 +93,8 @@ class Database:
         self.has_short_way = self._owns_engine and self.dialect.has_short_way()
         """Whether `at_once` may be used: on an engine of our own making, whose driver and settings we know."""
         self._marks = {"penstock_own": True} if self.has_short_way else {}
+        self.before_close: list[Callable[[], None]] = []
+        """What must stop using this database before its connections go."""
 
     @property
     def url(self) -> URL:
@@ -216,6 +218,8 @@ class Database:
             tx.conn.exec_driver_sql("SELECT 1")
 
     def close(self) -> None:
+        for leave in self.before_close:
+            leave()
         if self._owns_engine:
             self.engine.dispose()
 
