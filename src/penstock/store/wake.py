@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Collection
+from select import POLLIN, poll
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -58,17 +59,27 @@ class PostgresEar:
         if self._session is None:
             self._open()
             return True  # what was said while nobody listened is not said again
+        pgconn = self._session.pgconn
         try:
-            news = False
-            for notice in self._session.notifies(timeout=timeout, stop_after=1):
-                news = self._queues is None or notice.payload in self._queues
             if time.monotonic() >= self._probe_at:
                 self._session.execute("SELECT 1")
                 self._probe_at = _later()
-            return news
+                return True  # what is said meanwhile the driver keeps to itself
+            if self._news(pgconn):
+                return True
+            if self._said.poll(timeout * 1000):
+                pgconn.consume_input()
+            return self._news(pgconn)
         except BaseException:
             self.close()
             raise
+
+    def _news(self, pgconn: Any) -> bool:
+        """Whether something that was said is of interest. The driver's own way here is ten times as long."""
+        news = False
+        while (notice := pgconn.notifies()) is not None:
+            news |= self._queues is None or notice.extra.decode() in self._queues
+        return news
 
     def _open(self) -> None:
         session = _own_session(self._db)
@@ -78,6 +89,8 @@ class PostgresEar:
         except BaseException:
             session.close()
             raise
+        self._said = poll()
+        self._said.register(session.pgconn.socket, POLLIN)
         self._session, self._probe_at = session, _later()
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from queue import Empty
+from queue import Empty, SimpleQueue
 from uuid import UUID
 
 from penstock.core.errors import DatabaseError
@@ -26,6 +26,7 @@ from penstock.worker.heartbeat import Heartbeater
 from penstock.worker.pace import Pace
 from penstock.worker.reporter import Reporter
 from penstock.worker.service import Service, full_jitter
+from penstock.worker.waker import Hearing
 
 LINGER_SECONDS = 0.002
 """How long a finished run waits for company before it is reported."""
@@ -71,11 +72,12 @@ class Pump(Service):
         reporter: Reporter,
         beats: Heartbeater,
         completer: Completer,
+        hearing: Hearing,
     ) -> None:
         super().__init__()
         self.pace = Pace(offer.concurrency)
         self.resting = threading.Event()
-        """Set while there was nothing left to claim the last time we looked: somebody is to listen for us."""
+        """Set while there was nothing left to claim the last time we looked."""
         self._ground = ground
         self._job_ground = job_ground
         self._offer = offer
@@ -83,6 +85,7 @@ class Pump(Service):
         self._reporter = reporter
         self._beats = beats
         self._completer = completer
+        self._hearing = hearing
         self._finished: list[RunControl] = []
         self._closed = False
         self._hungry = True
@@ -118,9 +121,8 @@ class Pump(Service):
     def _gather(self) -> None:
         """Wait for something to happen, then take everything that has."""
         inbox = self._flight.inbox
-        wait = self._patience()
         try:
-            self._take(inbox.get(timeout=wait) if wait else inbox.get_nowait())
+            self._take(self._wait_for(inbox))
         except Empty:
             if time.monotonic() >= self._look_at:
                 self._hungry = True
@@ -136,6 +138,22 @@ class Pump(Service):
             except Empty:
                 return
 
+    def _wait_for(self, inbox: SimpleQueue[RunControl | None]) -> RunControl | None:
+        wait = self._patience()
+        if not wait or not inbox.empty():
+            return inbox.get_nowait()
+        if not self.resting.is_set():
+            return inbox.get(timeout=wait)
+        if not self._flight.runs:
+            heard = self._hearing.by_pump(wait)
+            if heard is not None:
+                return None if heard else inbox.get_nowait()
+        self._hearing.wanted.set()
+        try:
+            return inbox.get(timeout=wait)
+        finally:
+            self._hearing.wanted.clear()
+
     def _patience(self) -> float:
         """How long there is nothing to do but to listen."""
         if self._finished:
@@ -147,6 +165,7 @@ class Pump(Service):
     def _take(self, message: RunControl | None) -> None:
         if message is None:
             self._hungry = True
+            self.resting.clear()
         else:
             self._finished.append(message)
 

@@ -21,6 +21,7 @@ from penstock.queue.identity import process_identity
 from penstock.queue.recover import recover
 from penstock.run.context import Runner
 from penstock.store.database import Database
+from penstock.store.wake import ear
 from penstock.worker.completer import Completer
 from penstock.worker.executors import Executors
 from penstock.worker.flight import Flight
@@ -29,13 +30,13 @@ from penstock.worker.house import Presence, Watchdog
 from penstock.worker.pump import Offer, Pump
 from penstock.worker.reporter import Reporter
 from penstock.worker.service import Service, patiently
-from penstock.worker.waker import Waker
+from penstock.worker.waker import Hearing, Waker
 
 STOP_SECONDS = 5.0
 """How long a run that was told to stop may take to do so before the worker goes without it."""
 
 SHUTDOWN = "the worker was shut down"
-OWN_CONNECTIONS = 4
+OWN_CONNECTIONS = 3
 
 
 class Worker:
@@ -112,7 +113,10 @@ class Worker:
         self._heartbeater = Heartbeater(ground, offer.worker_id, flight, offer.lease_seconds)
         self._reporter = Reporter(ground)
         completer = Completer(ground, offer.worker_id, flight, self._reporter)
-        self.pump = Pump(ground, self._ground, offer, flight, self._reporter, self._heartbeater, completer)
+        self._hearing = Hearing(ear(ground.db, offer.queues))
+        self.pump = Pump(
+            ground, self._ground, offer, flight, self._reporter, self._heartbeater, completer, self._hearing
+        )
         self.presence = Presence(ground, offer, flight, os.getpid(), self._metadata)
         self._executors = Executors(flight, self._by_key, offer.concurrency)
         self._services: list[Service] = [
@@ -123,7 +127,7 @@ class Worker:
             Watchdog(ground, flight, offer.lease_seconds),
             self.pump,
             completer,
-            Waker(ground, flight, self.pump, offer.queues),
+            Waker(self._hearing, flight.wake),
         ]
 
     def run(self, *, until_idle: bool = False) -> None:
@@ -192,6 +196,7 @@ class Worker:
             service.stop()
         for service in self._services:
             service.join(STOP_SECONDS)
+        self._hearing.close()
         for runner in self._runners:
             runner.close()
         try:
