@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import sqlalchemy as sa
@@ -23,8 +24,10 @@ from penstock import (
 )  # fmt: skip
 from penstock.core.outcomes import Evidence, Outcome
 from penstock.core.status import JobStatus, RetryMode, RunStatus
+from penstock.core.webhook import DELIVERY_KEY
 from penstock.queue import claim as claiming
 from penstock.store import claims
+from penstock.store.hot import Success
 from penstock.store.tables import jobs, tallies
 from tests.conformance.helpers import WORKER, claim, claim_one, execute, fetch, nothing_written, numbered
 
@@ -276,6 +279,43 @@ def test_finish_and_claim_in_one_commit(app: Penstock) -> None:
     assert [each.params["n"] for each in taken] == [2, 3]
     assert lost == {second.run_id}
     assert app.jobs.get(first.job_id).result == "one"
+
+
+def test_a_batch_of_successes_that_touch_nobody_of_members_of_a_group_and_of_one_that_was_lost(app: Penstock) -> None:
+    """What nothing follows from is written on a shorter way; each must find its own."""
+    plain = numbered(app, range(3))
+    group = app.groups.create([("work", {"n": n}) for n in (3, 4)], mode="sequential")
+    taken = claim(app, 4)
+    assert [each.params["n"] for each in taken] == [0, 1, 2, 3]
+    app.queue.finish(taken[2], Succeeded())
+    lost = app.queue.finish_many([(each, Succeeded(each.params["n"])) for each in taken])
+    assert lost == {taken[2].run_id}
+    assert [app.jobs.get(job.id).result for job in plain] == [0, 1, None]
+    assert claim_one(app).params["n"] == 4
+    assert app.groups.get(group.id).status == "running"
+
+
+def test_a_success_of_which_a_webhook_is_to_know_is_told(app: Penstock) -> None:
+    app.webhooks.create("https://example.com/", ["job.run.completed"])
+    numbered(app, [1])
+    app.queue.finish(claim_one(app), Succeeded())
+    assert [job.definition_key for job in app.jobs.list(("queued",))] == [DELIVERY_KEY]
+
+
+@pytest.mark.parametrize("hindrance", [None, "group", "webhook", "lost"])
+def test_what_touches_others_is_left_to_the_long_way(app: Penstock, hindrance: str | None) -> None:
+    if hindrance == "group":
+        app.groups.create([("work", {})], mode="parallel")
+    else:
+        numbered(app, [1])
+    if hindrance == "webhook":
+        app.webhooks.create("https://example.com/")
+    taken = claim_one(app)
+    run_id = uuid4() if hindrance == "lost" else taken.run_id
+    with app.db.write() as tx:
+        closed = claims.close_successes(tx, [Success(taken.job_id, run_id, {"n": 1})])
+    assert closed == (set() if hindrance else {run_id})
+    assert app.jobs.get(taken.job_id).result == (None if hindrance else {"n": 1})
 
 
 def test_a_result_that_is_not_json_is_refused_and_the_run_stays_open(app: Penstock) -> None:

@@ -47,6 +47,7 @@ def text_bug(backend: str, name: str, constant: str, old: str, new: str) -> None
         assert old in before, f"{constant} no longer says {old!r}: rewrite this bug"
         patch.setattr(module, constant, before.replace(old, new))
         postgresql._claim_sql.cache_clear()
+        postgresql._close_successes_sql.cache_clear()
 
     BUGS[backend][name] = plant
 
@@ -254,6 +255,10 @@ def _orphans(patch: Patch) -> None:
 
 # The same on PostgreSQL, whose statements are its own.
 text_bug("postgresql", "finish without a fence", "_CLOSE", " AND j.run_id = f.r", "")
+text_bug("postgresql", "success without a fence", "_CLOSE_SUCCESSES", " AND j.run_id = f.r", "")
+text_bug("postgresql", "success of a member alone", "_CLOSE_SUCCESSES", " AND j.group_id IS NULL", "")
+text_bug("postgresql", "success kept from webhooks", "_CLOSE_SUCCESSES", f" AND NOT j.{postgresql._HOOKED}", "")
+text_bug("postgresql", "slot kept by a success", "_CLOSE_SUCCESSES", "slot = false", "slot = j.slot")
 text_bug("postgresql", "finish whatever the status", "_CLOSE", " AND j.lease_expires_at IS NOT NULL", "")
 text_bug("postgresql", "heartbeat without a fence", "_HEARTBEAT", " AND j.run_id = p.run_id", "")
 text_bug("postgresql", "heartbeat whatever the status", "_HEARTBEAT", " AND j.lease_expires_at IS NOT NULL", "")
@@ -302,6 +307,10 @@ def _last_first(patch: Patch) -> None:
 
 
 HUNTERS = {
+    "success without a fence": "a_stale_run_changes_nothing",
+    "success of a member alone": "a_sequential_group_goes_in_order_and_stops",
+    "success kept from webhooks": "a_webhook_is_told_of_a_success",
+    "slot kept by a success": "limits_hold_and_free_their_slots",
     "finish without a fence": "a_stale_run_changes_nothing",
     "finish whatever the status": "a_job_runs_once_and_its_run_is_closed_with_it",
     "heartbeat without a fence": "a_stale_run_changes_nothing",

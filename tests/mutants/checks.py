@@ -24,6 +24,7 @@ from penstock import (
     Succeeded,
 )
 from penstock.core.status import GroupStatus, JobStatus
+from penstock.core.webhook import DELIVERY_KEY
 from penstock.store import failpoints
 from penstock.store.failpoints import InjectedError
 from tests.kills.test_lost_replies import disconnected_once
@@ -352,6 +353,15 @@ def a_parallel_group_ends_with_its_last_member(app: Penstock, clock: ManualClock
     assert app.groups.get(group.id).status is GroupStatus.RUNNING
     app.queue.finish(two, Succeeded())
     assert app.groups.get(group.id).status is GroupStatus.COMPLETED
+
+
+@check
+def a_webhook_is_told_of_a_success(app: Penstock, clock: ManualClock) -> None:
+    app.define("work")
+    app.enqueue("work")
+    app.webhooks.create("https://example.com/")
+    app.queue.finish(app.queue.claim("w:1", 1)[0], Succeeded())
+    assert number_of(app, f"penstock_jobs WHERE definition_key = '{DELIVERY_KEY}'") == 1
 
 
 @check

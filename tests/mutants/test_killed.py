@@ -36,6 +36,7 @@ def patch() -> Iterator[pytest.MonkeyPatch]:
         yield patched
     failpoints.disarm()
     postgresql._claim_sql.cache_clear()
+    postgresql._close_successes_sql.cache_clear()
 
 
 def first_to_notice(urls: Iterator[str], checks: Sequence[Check] = tuple(CHECKS)) -> str:

@@ -16,6 +16,7 @@ from sqlalchemy import event, text
 from penstock import Failed, Penstock, Succeeded
 from penstock.store.database import Database
 from penstock.store.dialects import postgresql
+from penstock.store.dialects.base import Bare
 from penstock.store.schema import upgrade
 from tests.conftest import BACKENDS
 from tests.support.seed import seed
@@ -100,7 +101,7 @@ def plans_of(app: Penstock, work: Callable[[], Any]) -> list[tuple[str, str]]:
                     other.execute(b"EXPLAIN (GENERIC_PLAN) " + converted.query, prepare=False)
                     found.append((statement, "\n".join(str(row[0]) for row in other.fetchall())))
 
-        def ask(conn: Any, statements: Any, *, transaction: bool = False) -> Any:
+        def ask(conn: Any, statements: Any) -> Any:
             """The hot statements go over the wire, which tells nobody. Each is planned under what those before it set."""
             raw = conn.connection.dbapi_connection
             idle = raw.info.transaction_status == TransactionStatus.IDLE
@@ -108,11 +109,11 @@ def plans_of(app: Penstock, work: Callable[[], Any]) -> list[tuple[str, str]]:
                 for sql, params, _ in statements:
                     statement = re.sub(r"(?<!:):([a-z_]+)\b", r"%(\1)s", sql)
                     before(conn, cursor, statement, params, None, False)
-                    if transaction:
+                    if isinstance(conn, Bare):
                         cursor.execute(statement, params)
             if idle:
                 raw.rollback()
-            return real(conn, statements, transaction=transaction)
+            return real(conn, statements)
 
         def by_cursor(conn: Any, statement: str, params: dict[str, Any]) -> Any:
             with conn.connection.cursor() as cursor:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -36,7 +39,7 @@ def borrowed(url: str) -> Iterator[Any]:
 
 
 def one(borrowed: Any, sql: str, **params: Any) -> Any:
-    (answer,) = ask(borrowed, [Statement(sql, params)], alone=True)
+    (answer,) = ask(borrowed, [Statement(sql, params)], begin=False)
     return rows(borrowed, answer)
 
 
@@ -59,7 +62,7 @@ def test_a_name_may_be_used_twice_and_a_cast_is_no_name(borrowed: Any) -> None:
 def test_more_than_any_buffer_holds_goes_both_ways(borrowed: Any) -> None:
     text = "0123456789abcdef" * 1_000_000
     statement = Statement("SELECT CAST(:text AS text)", {"text": text})
-    answers = ask(borrowed, [statement, statement, statement])
+    answers = ask(borrowed, [statement, statement, statement], begin=True)
     assert [rows(borrowed, answer) for answer in answers] == [[(text,)]] * 3
 
 
@@ -70,13 +73,76 @@ def test_a_nul_is_refused_and_the_connection_goes_on(borrowed: Any) -> None:
 
 
 def test_a_transaction_is_committed_as_a_whole_or_not_at_all(borrowed: Any) -> None:
-    ask(borrowed, [Statement("CREATE TABLE t (n integer UNIQUE)", {})], transaction=True)
+    ask(borrowed, [Statement("CREATE TABLE t (n integer UNIQUE)", {})], begin=False)
     insert = "INSERT INTO t VALUES (CAST(:n AS integer))"
-    ask(borrowed, [Statement(insert, {"n": 1}), Statement(insert, {"n": 2})], transaction=True)
+    ask(borrowed, [Statement(insert, {"n": 1}), Statement(insert, {"n": 2})], begin=False)
     with pytest.raises(psycopg.errors.UniqueViolation):
-        ask(borrowed, [Statement(insert, {"n": 3}), Statement(insert, {"n": 1})], transaction=True)
+        ask(borrowed, [Statement(insert, {"n": 3}), Statement(insert, {"n": 1})], begin=False)
     borrowed.rollback()
     assert one(borrowed, "SELECT n FROM t ORDER BY n") == [(1,), (2,)]
+
+
+def test_what_cannot_be_committed_is_an_error_and_is_not_there(borrowed: Any) -> None:
+    for sql in (
+        "CREATE TABLE t (n integer PRIMARY KEY)",
+        "CREATE TABLE u (n integer REFERENCES t DEFERRABLE INITIALLY DEFERRED)",
+    ):
+        one(borrowed, sql)
+    insert = Statement("INSERT INTO u VALUES (CAST(:n AS integer))", {"n": 1})
+    for statements in ([insert], [insert, insert]):
+        with pytest.raises(psycopg.errors.ForeignKeyViolation):
+            ask(borrowed, statements, begin=False)
+        assert one(borrowed, "SELECT n FROM u") == []
+
+
+def test_a_connection_at_hand_is_the_same_until_it_is_lost(url: str) -> None:
+    database = Database(url)
+
+    def backend_id() -> int:
+        found = database.at_once(lambda tx: one(tx.conn.connection, "SELECT pg_backend_pid()"))
+        assert found is not None
+        return int(found[0][0])
+
+    first = backend_id()
+    with database.write() as tx:
+        assert tx.scalar(text("SELECT pg_backend_pid()")) != first
+    assert backend_id() == first
+    with database.write() as tx:
+        tx.conn.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": first})
+    gone = text("SELECT count(*) FROM pg_stat_activity WHERE pid = :pid")
+    until = time.monotonic() + 10
+    present = 1
+    while present:  # the server takes its time to end it
+        assert time.monotonic() < until
+        with database.read() as tx:
+            present = tx.scalar(gone, {"pid": first})
+    assert (second := backend_id()) != first
+    assert backend_id() == second
+    database.close()
+    assert database.engine.pool.checkedin() == 0  # type: ignore[attr-defined]
+
+
+def test_a_connection_at_hand_is_not_a_childs(url: str) -> None:
+    program = """
+import os, sys
+from penstock import Penstock
+app = Penstock(sys.argv[1])
+app.define("noop", runner="command")
+for n in range(3):
+    app.enqueue("noop", {})
+parents = app.db._at_hand[0][2].dbapi_connection.pgconn.backend_pid
+child = os.fork()
+if child == 0:
+    app.db.engine.dispose(close=False)
+    app.enqueue("noop", {})
+    os._exit(int(app.db._at_hand[0][2].dbapi_connection.pgconn.backend_pid == parents))
+_, status = os.waitpid(child, 0)
+app.enqueue("noop", {})
+assert app.db._at_hand[0][2].dbapi_connection.pgconn.backend_pid == parents
+assert len(app.jobs.list()) == 5
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", program, url], check=True, timeout=60)
 
 
 def test_a_statement_is_prepared_once(borrowed: Any) -> None:
@@ -97,26 +163,26 @@ def test_where_statements_cannot_be_prepared_none_is(url: str) -> None:
     database.close()
 
 
-@pytest.mark.parametrize("transaction", [True, False])
-def test_a_statement_that_the_server_forgot_is_prepared_again(borrowed: Any, transaction: bool) -> None:
+@pytest.mark.parametrize("begin", [True, False])
+def test_a_statement_that_the_server_forgot_is_prepared_again(borrowed: Any, begin: bool) -> None:
     statement = Statement("SELECT CAST(:n AS integer)", {"n": 1})
-    ask(borrowed, [statement], transaction=True)
+    ask(borrowed, [statement], begin=False)
     with borrowed.cursor() as cursor:  # as the driver does by itself whenever it rolls back
         cursor.execute("DEALLOCATE ALL")
     borrowed.commit()
-    (answer,) = ask(borrowed, [statement], transaction=transaction)
+    (answer,) = ask(borrowed, [statement], begin=begin)
     assert rows(borrowed, answer) == [(1,)]
 
 
 def test_some_forgotten_and_some_not_is_no_trouble(borrowed: Any) -> None:
     first, second = Statement("SELECT CAST(:n AS integer)", {"n": 1}), Statement("SELECT CAST(:n AS text)", {"n": 2})
-    ask(borrowed, [first], transaction=True)
+    ask(borrowed, [first], begin=False)
     with borrowed.cursor() as cursor:
         cursor.execute("DEALLOCATE ALL")
     borrowed.commit()
-    ask(borrowed, [second], transaction=True)
-    assert [rows(borrowed, answer) for answer in ask(borrowed, [first], transaction=True)] == [[(1,)]]
-    assert [rows(borrowed, answer) for answer in ask(borrowed, [second, first])] == [[("2",)], [(1,)]]
+    ask(borrowed, [second], begin=False)
+    assert [rows(borrowed, answer) for answer in ask(borrowed, [first], begin=False)] == [[(1,)]]
+    assert [rows(borrowed, answer) for answer in ask(borrowed, [second, first], begin=True)] == [[("2",)], [(1,)]]
 
 
 def test_tables_that_changed_cost_the_connection_and_no_more(url: str) -> None:
@@ -174,9 +240,11 @@ def test_a_backend_that_is_ended_in_between_is_a_lost_connection(url: str, postg
     database = Database(url)
     endless = Statement("SELECT pg_terminate_backend(pg_backend_pid()), pg_sleep(30)", {})
     with pytest.raises(DatabaseUnavailable):
-        database.at_once(lambda tx: ask(tx.conn.connection, [endless]))
+        database.at_once(lambda tx: ask(tx.conn.connection, [endless], begin=False))
     later = Statement("SELECT 2", {})
-    assert database.at_once(lambda tx: rows(tx.conn.connection, ask(tx.conn.connection, [later])[0])) == [(2,)]
+    assert database.at_once(lambda tx: rows(tx.conn.connection, ask(tx.conn.connection, [later], begin=False)[0])) == [
+        (2,)
+    ]
     database.close()
 
 

@@ -21,6 +21,7 @@ from penstock.store.database import Tx
 from penstock.store.hot import Alike, NewJob, Written
 
 BULK = 5_000
+_SOURCES = [source.value for source in Source]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class Options:
             check.seconds("delay", self.delay)
         if self.trace is not None:
             plain("trace", require_object("trace", self.trace))
-        one_of("source", self.source, [source.value for source in Source])
+        one_of("source", self.source, _SOURCES)
         for name in ("dedupe_key", "correlation_id", "source_ref", "created_by"):
             check.maybe_text(name, getattr(self, name))
         return self

@@ -18,7 +18,7 @@ from penstock.queue.ground import Ended, Ground
 from penstock.store import claims, groups
 from penstock.store.database import Tx
 from penstock.store.faults import is_disconnect
-from penstock.store.hot import Closed, Closing
+from penstock.store.hot import Closed, Closing, Success
 
 Report = tuple[UUID, UUID, Outcome]
 """Job id, run id, and how the run ended."""
@@ -44,7 +44,8 @@ def finish_many(ground: Ground, reports: Sequence[Report], worker: str = "") -> 
         return set()
     check_results(reports)
     try:
-        return ground.db.transact(lambda tx: close_in(ground, tx, reports, worker))
+        reports = _without_successes(ground, reports, worker)
+        return ground.db.transact(lambda tx: close_in(ground, tx, reports, worker)) if reports else set()
     except (DatabaseUnavailable, ConnectionError) as error:
         if not (is_disconnect(error) or is_disconnect(error.__cause__ or error)):
             raise
@@ -53,6 +54,24 @@ def finish_many(ground: Ground, reports: Sequence[Report], worker: str = "") -> 
         done = recorded(tx, reports)
     rest = [report for report in reports if report[1] not in done]
     return ground.db.transact(lambda tx: close_in(ground, tx, rest, worker)) if rest else set()
+
+
+def _without_successes(ground: Ground, reports: Sequence[Report], worker: str) -> Sequence[Report]:
+    """Write the successes that touch nobody else, on the shortest way; answer what is left to write. Where one writes at a
+    time that would be two turns instead of one."""
+    if not (ground.db.has_short_way and ground.db.dialect.many_writers):
+        return reports
+    successes = [
+        Success(job_id, run_id, outcome.result)
+        for job_id, run_id, outcome in reports
+        if isinstance(outcome, Succeeded) and outcome.evidence is NOTHING
+    ]
+    if not successes:
+        return reports
+    closed = ground.db.at_once(lambda tx: claims.close_successes(tx, successes, shard_of(worker)))
+    if closed is None:
+        return reports
+    return [] if len(closed) == len(reports) else [report for report in reports if report[1] not in closed]
 
 
 def recorded(tx: Tx, reports: Sequence[Report]) -> set[UUID]:

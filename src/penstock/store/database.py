@@ -33,6 +33,8 @@ from penstock.store.types import UtcTime
 T = TypeVar("T")
 
 MAX_TRIES = 10
+AT_HAND_SECONDS = 1800.0
+"""How old a connection may be that is kept at hand: as old as the pool lets its own become."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,9 @@ class Database:
         self.has_short_way = self._owns_engine and self.dialect.has_short_way()
         """Whether `at_once` may be used: on an engine of our own making, whose driver and settings we know."""
         self._marks = {"penstock_own": True} if self.has_short_way else {}
+        self._at_hand: list[tuple[int, float, Any]] = []
+        """The connection of the last short write, with the process that it belongs to and since when it is open. Two visits
+        to the pool would take as long as a statement."""
         self.before_close: list[Callable[[], None]] = []
         """What must stop using this database before its connections go."""
 
@@ -141,11 +146,11 @@ class Database:
             raise
 
     def _by_one_trip(self, work: Callable[[Tx], T]) -> T:
-        """One statement, or several that are sent together with their BEGIN and COMMIT, on the driver's connection."""
+        """One statement, or several that are sent together and committed together, on the driver's connection."""
         driver_error = self.engine.dialect.loaded_dbapi.Error
         lost = True
         try:
-            borrowed = self.engine.raw_connection()
+            borrowed = self._borrowed()
             connection: Any = borrowed.dbapi_connection
             try:
                 bare: Any = Bare(borrowed)
@@ -158,9 +163,32 @@ class Database:
                 if lost:
                     borrowed.invalidate()
                 else:
-                    borrowed.close()
+                    self._give_back(borrowed)
         except driver_error as error:
             raise sa_exc.DBAPIError.instance(None, None, error, driver_error, connection_invalidated=lost) from error
+
+    def _borrowed(self) -> Any:
+        while self._at_hand:
+            try:
+                process, since, kept = self._at_hand.pop()
+            except IndexError:  # another thread was quicker
+                break
+            if process != os.getpid():
+                continue
+            if time.monotonic() - since > AT_HAND_SECONDS:
+                kept.close()
+            elif self.dialect.is_alive(kept.dbapi_connection):
+                return kept
+            else:
+                kept.invalidate()
+        return self.engine.raw_connection()
+
+    def _give_back(self, borrowed: Any) -> None:
+        if self._at_hand:
+            borrowed.close()
+        else:
+            since = borrowed.info.setdefault("penstock_since", time.monotonic())
+            self._at_hand.append((os.getpid(), since, borrowed))
 
     def _by_bare_transaction(self, work: Callable[[Tx], T]) -> T:
         """BEGIN and COMMIT on the driver's connection: on a local file SQLAlchemy's share would be as long as the commit."""
@@ -220,6 +248,8 @@ class Database:
     def close(self) -> None:
         for leave in self.before_close:
             leave()
+        while self._at_hand:
+            self._at_hand.pop()[2].close()
         if self._owns_engine:
             self.engine.dispose()
 

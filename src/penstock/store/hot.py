@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from penstock.core.decide import Resolution
@@ -98,6 +98,14 @@ class Closing:
     job_id: UUID
     run_id: UUID
     resolution: Resolution
+
+
+class Success(NamedTuple):
+    """A run that succeeded and left nothing behind but perhaps a result."""
+
+    job_id: UUID
+    run_id: UUID
+    result: Any = None
 
 
 class Closed(NamedTuple):

@@ -40,7 +40,7 @@ class Completer(Service):
         self._handed: SimpleQueue[list[RunControl]] = SimpleQueue()
         self._handed_over = 0
         self._dealt_with = 0
-        self._takes = ground.db.name == "postgresql"
+        self._takes = ground.db.dialect.many_writers
 
     @property
     def pending(self) -> int:

@@ -14,7 +14,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.sql import ColumnElement, Executable
 
 from penstock.core.nouns import Claim
-from penstock.store.hot import Alike, ClaimRequest, Closed, Closing, Gate, NewJob, Written
+from penstock.store.hot import Alike, ClaimRequest, Closed, Closing, Gate, NewJob, Success, Written
 
 NAMED = re.compile(r"(?<!:):([a-z_]+)\b")
 """A parameter of a hot statement: `:name`, and not the second colon of a cast."""
@@ -34,6 +34,8 @@ class Dialect(Protocol):
     driver_name: ClassVar[str]
     bare_url: ClassVar[str]
     guest_options: ClassVar[Mapping[str, Any]]
+    many_writers: ClassVar[bool]
+    """Whether transactions that write go on side by side."""
     skip_locked: ClassVar[Mapping[str, Any]]
     """Arguments of `with_for_update` that take only rows nobody else holds (empty where one writer rules)."""
 
@@ -43,6 +45,10 @@ class Dialect(Protocol):
 
     def has_short_way(self) -> bool:
         """Whether the driver can what `Database.at_once` needs."""
+        ...
+
+    def is_alive(self, connection: Any) -> bool:
+        """Whether the server has not ended this connection of the driver, as far as can be told without asking."""
         ...
 
     def is_raw_connection(self, given: Any) -> bool: ...
@@ -84,5 +90,12 @@ class Dialect(Protocol):
     def close(
         self, conn: Connection, moment: datetime | None, closings: Sequence[Closing], shard: int
     ) -> Sequence[Closed]: ...
+
+    def close_successes(
+        self, conn: Connection, moment: datetime | None, successes: Sequence[Success], shard: int
+    ) -> set[UUID] | None:
+        """Close what succeeded, belongs to no group and is of no webhook's interest. Answers the runs that it closed, None
+        if all."""
+        ...
 
     def wake(self, conn: Connection, queues: Sequence[str]) -> None: ...

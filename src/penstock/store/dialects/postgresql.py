@@ -21,7 +21,7 @@ from penstock.core.decide import Resolution
 from penstock.core.nouns import Claim
 from penstock.core.payload import dumps
 from penstock.store.dialects.base import NAMED, Bare
-from penstock.store.hot import RETRY_MODES, Alike, ClaimRequest, Closed, Closing, Gate, NewJob, Written
+from penstock.store.hot import RETRY_MODES, Alike, ClaimRequest, Closed, Closing, Gate, NewJob, Success, Written
 from penstock.store.types import UtcTime
 
 if TYPE_CHECKING:  # the driver is an extra
@@ -48,6 +48,7 @@ class PostgresDialect:
     driver_name: ClassVar[str] = "psycopg"
     bare_url: ClassVar[str] = "postgresql+psycopg://"
     guest_options: ClassVar[Mapping[str, Any]] = {"use_native_hstore": False}
+    many_writers: ClassVar[bool] = True
     skip_locked: ClassVar[Mapping[str, Any]] = {"skip_locked": True}
 
     def create_engine(self, url: URL, factory: Callable[..., Engine], pool_size: int, busy_timeout: float) -> Engine:
@@ -76,6 +77,9 @@ class PostgresDialect:
         from penstock.store.dialects import wire
 
         return wire.CAN
+
+    def is_alive(self, connection: Any) -> bool:
+        return _is_alive(connection)
 
     def is_raw_connection(self, given: Any) -> bool:
         kind = type(given)
@@ -144,7 +148,7 @@ class PostgresDialect:
         values = {**_claim_values(request), "open": list(expected.queues), "lock": GATE_LOCK, "moment": moment}
         injected = moment is not None
         claim = wire.Statement(_timed(_claim_for(request, guarded=True), injected), values, binary=True)
-        gate, claims = _ask(conn, [wire.Statement(_timed(_GATE, injected), values), claim], transaction=True)
+        gate, claims = _ask(conn, [wire.Statement(_timed(_GATE, injected), values), claim])
         (entered,) = wire.rows(conn.connection, gate)
         return _gate(entered), _claims_in(claims, request)
 
@@ -170,6 +174,19 @@ class PostgresDialect:
         id_ = ids.__getitem__
         return [Closed(*row) for row in wire.decoded(answer, (id_, id_, id_, id_, wire.boolean))]
 
+    def close_successes(
+        self, conn: Connection, moment: datetime | None, successes: Sequence[Success], shard: int
+    ) -> set[UUID] | None:
+        given: dict[str, Any] = {
+            "job_ids": _array(each.job_id for each in successes), "run_ids": _array(each.run_id for each in successes),
+            "number": len(successes), "shard": shard,
+        }  # fmt: skip
+        with_results = any(each.result is not None for each in successes)
+        if with_results:
+            given["results"] = dumps([each.result for each in successes])
+        ((closed,),) = _run(conn, _close_successes_sql(with_results), moment, given)
+        return None if closed is None else set(closed)
+
     def wake(self, conn: Connection, queues: Sequence[str]) -> None:
         for queue in sorted(set(queues)):
             conn.execute(_WAKE, {"queue": queue[:1000]})
@@ -182,16 +199,22 @@ def _reset(connection: Any, _record: Any, _state: Any) -> None:
 
 
 def _leave_the_dead(connection: Any, _record: Any, _proxy: Any) -> None:
-    """Whoever takes a connection that the server has ended gets another. What the server said is read here, which costs a
-    microsecond where a ping costs a round trip."""
+    """Whoever takes a connection that the server has ended gets another."""
+    if not _is_alive(connection):
+        raise DisconnectionError("the server ended this connection")
+
+
+def _is_alive(connection: Any) -> bool:
+    """What the server said is read here, which costs a microsecond where a ping costs a round trip."""
     pgconn = connection.pgconn
     try:
         said = poll()
         said.register(pgconn.socket, POLLIN)
         while said.poll(0):
             pgconn.consume_input()
-    except Exception as error:
-        raise DisconnectionError("the server ended this connection") from error
+    except Exception:
+        return False
+    return True
 
 
 def _gate(row: Sequence[Any]) -> Gate:
@@ -272,7 +295,7 @@ def _claims_in(answer: Any, request: ClaimRequest) -> list[Claim]:
     """The claims of an answer in binary form."""
     from penstock.store.dialects import wire
 
-    id_ = wire.Ids({run_id.bytes: run_id for run_id in request.run_ids}).__getitem__
+    id_ = wire.Ids().__getitem__
     when, text_, number = wire.Moments().__getitem__, bytes.decode, wire.integer
     columns = (
         id_, id_, id_, text_, id_, text_, text_, text_, number, number, text_, id_,
@@ -330,13 +353,13 @@ def _begins(conn: Connection | Bare) -> bool:
     return bool(connection.pgconn.transaction_status == 0)
 
 
-def _ask(conn: Connection | Bare, statements: Sequence[wire.Statement], *, transaction: bool = False) -> list[Any]:
+def _ask(conn: Connection | Bare, statements: Sequence[wire.Statement]) -> list[Any]:
     from penstock.store.dialects import wire
 
     if isinstance(conn, Bare):
-        return wire.ask(conn.connection, statements, transaction=transaction, alone=not transaction)
+        return wire.ask(conn.connection, statements, begin=False)
     try:
-        return wire.ask(conn.connection, statements, transaction=transaction)
+        return wire.ask(conn.connection, statements, begin=True)
     except Exception as error:
         conn._handle_dbapi_exception(error, statements[0].sql, dict(statements[0].params), None, None)
 
@@ -362,6 +385,18 @@ def _for_guests(sql: str, injected: bool) -> TextClause:
 def _claim_for(request: ClaimRequest, *, guarded: bool) -> str:
     keys, tenant = request.keys is not None, request.tenant_id is not None
     return _claim_sql(len(request.open) > 1, keys, tenant, request.heed_reservations, guarded)
+
+
+@lru_cache(maxsize=2)
+def _close_successes_sql(with_results: bool) -> str:
+    ids = "unnest(CAST(:job_ids AS uuid[])), unnest(CAST(:run_ids AS uuid[]))"
+    given, result = f"ROWS FROM ({ids}) AS f(j, r)", "NULL"
+    if with_results:
+        given, result = (
+            f"ROWS FROM ({ids}, jsonb_array_elements(CAST(:results AS jsonb))) AS f(j, r, res)",
+            "NULLIF(f.res, 'null')",
+        )
+    return _CLOSE_SUCCESSES.replace("{given}", given).replace("{result}", result)
 
 
 @lru_cache(maxsize=64)
@@ -539,27 +574,11 @@ UPDATE penstock_jobs j SET lease_expires_at = {now} + make_interval(secs => :lea
 RETURNING j.id, j.cancel_requested_at IS NOT NULL
 """
 
-_CLOSE = """
-WITH f AS MATERIALIZED (
-  SELECT * FROM jsonb_to_recordset(CAST(:closings AS jsonb)) AS f(
-    j uuid, r uuid, rs text, js text, e text, d float8, res jsonb, x integer, so text, se text, lp text, xa integer, c boolean,
-    a jsonb)
-), u AS (
-  UPDATE penstock_jobs j SET status = f.js, waits_for = CASE f.js WHEN 'queued' THEN 'time' END, slot = false,
-    scheduled_for = CASE f.js WHEN 'queued' THEN {now} + make_interval(secs => coalesce(f.d, 0)) ELSE j.scheduled_for END,
-    finished_at = CASE f.js WHEN 'queued' THEN NULL ELSE greatest({now}, j.started_at) END, lease_expires_at = NULL,
-    cancel_requested_at = CASE f.js WHEN 'queued' THEN NULL ELSE j.cancel_requested_at END,
-    last_error = f.e, result = f.res, max_attempts = j.max_attempts + coalesce(f.xa, 0),
-    crashes = CASE WHEN f.c THEN j.crashes + 1 ELSE 0 END
-  FROM f WHERE j.id = f.j AND j.run_id = f.r AND j.lease_expires_at IS NOT NULL
-  RETURNING j.id, j.run_id, j.tenant_id, j.definition_key, j.group_id, j.attempt_no, j.finished_at,
-    greatest(j.queued_at, j.scheduled_for) AS ready_at, f.rs, f.e, f.x, f.so, f.se, f.a, f.lp
-), c AS (
-  UPDATE penstock_runs r SET status = u.rs, finished_at = greatest({now}, r.started_at), error = u.e, exit_code = u.x,
-    stdout_tail = coalesce(u.so, r.stdout_tail), stderr_tail = coalesce(u.se, r.stderr_tail),
-    artifacts = coalesce(u.a, r.artifacts), log_path = coalesce(u.lp, r.log_path)
+# What both ways of closing do once they know which jobs: close the runs, and count.
+_CLOSE_RUNS = """c AS (
+  UPDATE penstock_runs r SET finished_at = greatest({now}, r.started_at), {ending}
   FROM u WHERE r.job_id = u.id AND r.attempt_no = u.attempt_no AND r.id = u.run_id AND r.finished_at IS NULL
-  RETURNING u.tenant_id, u.definition_key, u.finished_at, u.ready_at, r.started_at, u.rs
+  RETURNING u.tenant_id, u.definition_key, u.finished_at, u.ready_at, r.started_at, r.status AS rs
 ), m AS (
   SELECT tenant_id, definition_key, rs AS measure, CAST(extract(epoch FROM {now} - started_at) AS float8) AS seconds FROM c
   UNION ALL
@@ -573,8 +592,42 @@ WITH f AS MATERIALIZED (
   ORDER BY tenant_id, definition_key, measure, b -- in one order, so that two workers of a shard wait, not deadlock
   ON CONFLICT (minute, tenant_id, definition_key, measure, bucket, shard)
   DO UPDATE SET n = penstock_tallies.n + excluded.n
-)
-SELECT u.id, u.run_id, u.tenant_id, u.group_id, u.tenant_id IN (SELECT tenant_id FROM penstock_webhooks WHERE is_enabled) FROM u
+)"""
+_AS_TOLD = """status = u.rs, error = u.e, exit_code = u.x,
+    stdout_tail = coalesce(u.so, r.stdout_tail), stderr_tail = coalesce(u.se, r.stderr_tail),
+    artifacts = coalesce(u.a, r.artifacts), log_path = coalesce(u.lp, r.log_path)"""
+_HOOKED = "tenant_id IN (SELECT tenant_id FROM penstock_webhooks WHERE is_enabled)"
+
+_CLOSE = f"""
+WITH f AS MATERIALIZED (
+  SELECT * FROM jsonb_to_recordset(CAST(:closings AS jsonb)) AS f(
+    j uuid, r uuid, rs text, js text, e text, d float8, res jsonb, x integer, so text, se text, lp text, xa integer, c boolean,
+    a jsonb)
+), u AS (
+  UPDATE penstock_jobs j SET status = f.js, waits_for = CASE f.js WHEN 'queued' THEN 'time' END, slot = false,
+    scheduled_for = CASE f.js WHEN 'queued' THEN {{now}} + make_interval(secs => coalesce(f.d, 0)) ELSE j.scheduled_for END,
+    finished_at = CASE f.js WHEN 'queued' THEN NULL ELSE greatest({{now}}, j.started_at) END, lease_expires_at = NULL,
+    cancel_requested_at = CASE f.js WHEN 'queued' THEN NULL ELSE j.cancel_requested_at END,
+    last_error = f.e, result = f.res, max_attempts = j.max_attempts + coalesce(f.xa, 0),
+    crashes = CASE WHEN f.c THEN j.crashes + 1 ELSE 0 END
+  FROM f WHERE j.id = f.j AND j.run_id = f.r AND j.lease_expires_at IS NOT NULL
+  RETURNING j.id, j.run_id, j.tenant_id, j.definition_key, j.group_id, j.attempt_no, j.finished_at,
+    greatest(j.queued_at, j.scheduled_for) AS ready_at, f.rs, f.e, f.x, f.so, f.se, f.a, f.lp
+), {_CLOSE_RUNS.replace("{ending}", _AS_TOLD)}
+SELECT u.id, u.run_id, u.tenant_id, u.group_id, u.{_HOOKED} FROM u
+"""
+
+# Nothing follows from these but that they are over: no retry, no group, no webhook. The answer is NULL if that is true of all
+# that were given, else the runs of which it is.
+_CLOSE_SUCCESSES = f"""
+WITH u AS (
+  UPDATE penstock_jobs j SET status = 'succeeded', waits_for = NULL, slot = false, finished_at = greatest({{now}}, j.started_at),
+    lease_expires_at = NULL, last_error = NULL, result = {{result}}, crashes = 0
+  FROM {{given}} WHERE j.id = f.j AND j.run_id = f.r AND j.lease_expires_at IS NOT NULL AND j.group_id IS NULL AND NOT j.{_HOOKED}
+  RETURNING j.id, j.run_id, j.tenant_id, j.definition_key, j.attempt_no, j.finished_at,
+    greatest(j.queued_at, j.scheduled_for) AS ready_at
+), {_CLOSE_RUNS.replace("{ending}", "status = 'succeeded'")}
+SELECT CASE WHEN count(*) < :number THEN coalesce(array_agg(run_id), '{{}}') END FROM u
 """
 
 _WAKE = text("SELECT pg_notify('penstock', :queue)")

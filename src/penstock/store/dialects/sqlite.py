@@ -21,9 +21,11 @@ from sqlalchemy.sql import ColumnElement, Executable, cast, type_coerce
 from sqlalchemy.types import BigInteger
 
 from penstock.core.clock import ForwardClock
+from penstock.core.decide import Resolution
 from penstock.core.nouns import Claim
 from penstock.core.payload import dumps
 from penstock.core.position import place, step
+from penstock.core.status import JobStatus, RunStatus
 from penstock.store import failpoints
 from penstock.store.hot import (
     RETRY_MODES,
@@ -33,6 +35,7 @@ from penstock.store.hot import (
     Closing,
     Gate,
     NewJob,
+    Success,
     Written,
     bucket,
     minute_of,
@@ -48,6 +51,7 @@ class SqliteDialect:
     driver_name: ClassVar[str] = "sqlite3"
     bare_url: ClassVar[str] = "sqlite://"
     guest_options: ClassVar[Mapping[str, Any]] = {}
+    many_writers: ClassVar[bool] = False
     skip_locked: ClassVar[Mapping[str, Any]] = {}
 
     def create_engine(self, url: URL, factory: Callable[..., Engine], pool_size: int, busy_timeout: float) -> Engine:
@@ -64,6 +68,9 @@ class SqliteDialect:
 
     def has_short_way(self) -> bool:
         return True
+
+    def is_alive(self, connection: Any) -> bool:
+        return True  # a file does not hang up
 
     def is_raw_connection(self, given: Any) -> bool:
         return isinstance(given, sqlite3.Connection)
@@ -235,6 +242,18 @@ class SqliteDialect:
             group_id = UUID(row.group_id) if row.group_id else None
             closed.append(Closed(closing.job_id, closing.run_id, tenants[row.tenant_id], group_id, bool(row.hooked)))
         return closed
+
+    def close_successes(
+        self, conn: Connection, moment: datetime | None, successes: Sequence[Success], shard: int
+    ) -> set[UUID] | None:
+        pairs = dumps([[str(each.job_id), str(each.run_id)] for each in successes])
+        alone = {row[0] for row in _run(conn, _ALONE, {"pairs": pairs})}
+        closings = [
+            Closing(each.job_id, each.run_id, Resolution(RunStatus.SUCCEEDED, JobStatus.SUCCEEDED, result=each.result))
+            for each in successes
+            if str(each.run_id) in alone
+        ]
+        return {closed.run_id for closed in self.close(conn, moment, closings, shard)} if closings else set()
 
     def wake(self, conn: Connection, queues: Sequence[str]) -> None:
         """Nothing to do: workers watch `PRAGMA data_version`."""
@@ -440,6 +459,11 @@ _HEARTBEAT = (
     " FROM (SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS run FROM json_each(:pairs)) AS pair"
     " WHERE penstock_jobs.id = pair.id AND penstock_jobs.run_id = pair.run AND penstock_jobs.status = 'running'"
     " RETURNING penstock_jobs.id, cancel_requested_at"
+)
+_ALONE = (
+    "SELECT j.run_id FROM json_each(:pairs) p JOIN penstock_jobs j ON j.id = json_extract(p.value, '$[0]')"
+    " WHERE j.run_id = json_extract(p.value, '$[1]') AND j.group_id IS NULL"
+    " AND j.tenant_id NOT IN (SELECT tenant_id FROM penstock_webhooks WHERE is_enabled)"
 )
 _CLOSE_JOBS = (
     "UPDATE penstock_jobs SET status = f.js, waits_for = CASE f.js WHEN 'queued' THEN 'time' END, slot = 0,"

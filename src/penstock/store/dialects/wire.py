@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import zip_longest
 from select import POLLIN, POLLOUT, poll
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -20,6 +21,7 @@ from psycopg import pq
 from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
 
+from penstock.core.ids import id_of
 from penstock.store.dialects.base import NAMED
 
 CAN = psycopg.capabilities.has_pipeline()
@@ -39,24 +41,23 @@ class Statement(NamedTuple):
     binary: bool = False
 
 
-def ask(borrowed: Any, statements: Sequence[Statement], *, transaction: bool = False, alone: bool = False) -> list[Any]:
-    """Send all of them at once, on a connection that is in no transaction; answer the result of each. With `transaction`
-    they are one of their own, committed with them; `alone` is one statement that is a transaction by itself; else they
-    begin one."""
+def ask(borrowed: Any, statements: Sequence[Statement], *, begin: bool) -> list[Any]:
+    """Send all of them at once, on a connection that is in no transaction; answer the result of each. They begin a
+    transaction, or are one: what is sent together without BEGIN the server commits together, before it answers."""
     connection = borrowed.dbapi_connection
     try:
-        return _ask(borrowed, statements, not alone, transaction)
+        return _ask(borrowed, statements, begin)
     except psycopg.errors.InvalidSqlStatementName:
         # The driver has the server forget what is prepared when a transaction is rolled back. Nothing was done yet.
         connection.rollback()
         _prepared(borrowed).forget()
-        return _ask(borrowed, statements, not alone, transaction)
+        return _ask(borrowed, statements, begin)
     except psycopg.errors.FeatureNotSupported:
         connection.close()  # a plan for tables that have changed since: another connection makes another
         raise
 
 
-def _ask(borrowed: Any, statements: Sequence[Statement], begins: bool, commits: bool) -> list[Any]:
+def _ask(borrowed: Any, statements: Sequence[Statement], begin: bool) -> list[Any]:
     connection = borrowed.dbapi_connection
     pgconn = connection.pgconn
     # A pooler that cannot carry prepared statements has none.
@@ -65,7 +66,7 @@ def _ask(borrowed: Any, statements: Sequence[Statement], begins: bool, commits: 
     asked: list[bytes] = []
     pgconn.enter_pipeline_mode()
     try:
-        if begins:
+        if begin:
             pgconn.send_query_params(b"BEGIN", None)
             asked.append(b"")
         for text, plain_name, values, form in ready:
@@ -78,9 +79,6 @@ def _ask(borrowed: Any, statements: Sequence[Statement], begins: bool, commits: 
                     asked.append(name)
                 pgconn.send_query_prepared(name, values, None, form)
             asked.append(_WANTED)
-        if commits:
-            pgconn.send_query_params(b"COMMIT", None)
-            asked.append(b"")
         pgconn.pipeline_sync()
         answers = _answers(pgconn)
         pgconn.exit_pipeline_mode()
@@ -88,7 +86,8 @@ def _ask(borrowed: Any, statements: Sequence[Statement], begins: bool, commits: 
         connection.close()  # half a conversation: nobody can go on with it
         raise
     wanted = []
-    for what, answer in zip(asked, answers, strict=True):
+    # There is one answer more than was asked for if what was done could not be committed.
+    for what, answer in zip_longest(asked, answers):
         if answer.status not in _OK:
             raise error_from_result(answer)
         if what is _WANTED:
@@ -129,7 +128,7 @@ class Ids(dict[bytes, UUID]):
     """UUIDs by their sixteen bytes, each made once: a batch has few tenants and definitions."""
 
     def __missing__(self, key: bytes) -> UUID:
-        made = self[key] = UUID(bytes=key)
+        made = self[key] = id_of(int.from_bytes(key, "big"))
         return made
 
 
