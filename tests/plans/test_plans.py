@@ -138,7 +138,7 @@ def _sqlite_plans(
     """On SQLite the hot statements run on the driver's own cursor: the driver tells what it runs."""
     statements: list[str] = []
     engine = app.db.engine
-    engine.dispose()
+    app.db.close()
 
     def listen(dbapi: Any, _record: Any) -> None:
         dbapi.set_trace_callback(statements.append)
@@ -148,7 +148,7 @@ def _sqlite_plans(
         work()
     finally:
         event.remove(engine, "connect", listen)
-        engine.dispose()
+        app.db.close()
     with engine.connect() as conn:
         cursor = conn.connection.cursor()
         for statement in dict.fromkeys(statements):

@@ -192,7 +192,8 @@ class Database:
 
     def _by_bare_transaction(self, work: Callable[[Tx], T]) -> T:
         """BEGIN and COMMIT on the driver's connection: on a local file SQLAlchemy's share would be as long as the commit."""
-        borrowed = self.engine.raw_connection()
+        borrowed = self._borrowed()
+        ended = False
         try:
             cursor = borrowed.cursor()
             cursor.execute("BEGIN IMMEDIATE")
@@ -204,11 +205,15 @@ class Database:
                 cursor.execute("ROLLBACK")
                 raise
             cursor.execute("COMMIT")
+            ended = True
             failpoints.reach("commit.after")
             cursor.close()
             return done
         finally:
-            borrowed.close()
+            if ended:
+                self._give_back(borrowed)
+            else:
+                borrowed.close()
 
     def transact(self, work: Callable[[Tx], T], *, retry_disconnects: bool = False) -> T:
         """Run `work` in a write transaction, again when the database says that only luck was missing.

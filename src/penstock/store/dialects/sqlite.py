@@ -107,6 +107,8 @@ class SqliteDialect:
     def insert_jobs(self, conn: Connection, moment: datetime | None, new: Sequence[NewJob]) -> Sequence[Written]:
         """Write the jobs whose tenant and definition are as the caller saw them; answer those written."""
         now = to_micros(moment or _clock.now())
+        if len(new) == 1:
+            return _insert_one(conn, now, new[0])
         tenants = _tenants(conn, {job.tenant_id for job in new})
         definitions = _definitions(conn, {job.definition_id for job in new if job.definition_id})
         places: dict[tuple[UUID, int], int] = {}
@@ -310,6 +312,30 @@ def _place(conn: Connection, tenant_id: UUID, priority: int, weight: int) -> int
     return place(largest, smallest, weight)
 
 
+def _insert_one(conn: Connection, now: int, job: NewJob) -> Sequence[Written]:
+    """One job: everything that it depends on is read by one statement."""
+    seen = {
+        "tenant_id": str(job.tenant_id),
+        "definition_id": job.definition_id and str(job.definition_id),
+        "priority": job.priority,
+    }
+    cursor = conn.connection.cursor()
+    try:
+        cursor.execute(_SEEN, seen)
+        found = cursor.fetchone()
+        if found is None or found[2] != job.definition_version:
+            return []
+        weight, tenant_limit, _, limit, paused, largest, smallest = found
+        due_at, waits = _when(job, now, tenant_limit is not None or limit is not None or bool(paused))
+        position = place(largest, smallest, weight) if waits is None else 0
+        cursor.execute(_INSERT, _insert_row(job, now, due_at, waits, position))
+        if not cursor.rowcount:
+            return []
+    finally:
+        cursor.close()
+    return [Written(job.id, position, waits, from_micros(due_at), from_micros(now))]
+
+
 def _when(job: NewJob, now: int, limited: bool) -> tuple[int, str | None]:
     """When it is due, and what it waits for."""
     due_at = to_micros(job.scheduled_for) if job.scheduled_for else now + round((job.delay or 0) * 1_000_000)
@@ -428,10 +454,15 @@ _DEFINITIONS = (
     "SELECT id, version, max_running, paused FROM penstock_definitions"
     " WHERE is_active AND id IN (SELECT value FROM json_each(:ids))"
 )
-_PLACE = (
-    "SELECT (SELECT max(position) FROM penstock_jobs WHERE claimable AND tenant_id = :tenant_id AND priority = :priority),"
+_PLACES = (
+    "(SELECT max(position) FROM penstock_jobs WHERE claimable AND tenant_id = :tenant_id AND priority = :priority),"
     " (SELECT coalesce(min(CASE WHEN NOT q.paused THEN q.first END), min(q.first)) FROM (SELECT paused, (SELECT min(position)"
     "  FROM penstock_jobs WHERE claimable AND queue = name AND priority = :priority) AS first FROM penstock_queues) AS q)"
+)
+_PLACE = f"SELECT {_PLACES}"
+_SEEN = (
+    f"SELECT t.weight, t.max_running, d.version, d.max_running, d.paused, {_PLACES} FROM penstock_tenants t"
+    " LEFT JOIN penstock_definitions d ON d.id = :definition_id AND d.is_active WHERE t.id = :tenant_id AND t.is_active"
 )
 _GATE = (
     "SELECT (SELECT scheduled_for FROM penstock_jobs WHERE waits_for = 'time' ORDER BY scheduled_for LIMIT 1) <= :now,"
