@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from penstock.core.decide import Resolution
+from penstock.core.payload import dumps
 from penstock.core.status import RetryMode
 
 RETRY_MODES = {mode.value: mode for mode in RetryMode}
@@ -98,6 +99,19 @@ class Closing:
     job_id: UUID
     run_id: UUID
     resolution: Resolution
+
+
+def told_once(
+    closings: Iterable[Closing], tell: Callable[[Resolution], Mapping[str, Any]]
+) -> Iterator[tuple[Closing, str]]:
+    """Each closing with the members of a JSON object that say what was decided: written out once for those that share it, as
+    plain successes do."""
+    last, told = None, ""
+    for closing in closings:
+        if closing.resolution is not last:
+            last = closing.resolution
+            told = dumps(tell(last))[1:-1]
+        yield closing, told
 
 
 class Success(NamedTuple):

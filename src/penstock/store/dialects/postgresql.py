@@ -21,7 +21,18 @@ from penstock.core.decide import Resolution
 from penstock.core.nouns import Claim
 from penstock.core.payload import dumps
 from penstock.store.dialects.base import NAMED, Bare
-from penstock.store.hot import RETRY_MODES, Alike, ClaimRequest, Closed, Closing, Gate, NewJob, Success, Written
+from penstock.store.hot import (
+    RETRY_MODES,
+    Alike,
+    ClaimRequest,
+    Closed,
+    Closing,
+    Gate,
+    NewJob,
+    Success,
+    Written,
+    told_once,
+)
 from penstock.store.types import UtcTime
 
 if TYPE_CHECKING:  # the driver is an extra
@@ -164,7 +175,11 @@ class PostgresDialect:
     def close(
         self, conn: Connection, moment: datetime | None, closings: Sequence[Closing], shard: int
     ) -> Sequence[Closed]:
-        given = {"closings": _closings_text(closings), "shard": shard, "moment": moment}
+        texts = [
+            f'{{"j":"{closing.job_id.hex}","r":"{closing.run_id.hex}",{told}}}'
+            for closing, told in told_once(closings, _resolution_row)
+        ]
+        given = {"closings": f"[{','.join(texts)}]", "shard": shard, "moment": moment}
         if not _begins(conn):
             return [Closed(*row) for row in _run(conn, _CLOSE, moment, given)]
         from penstock.store.dialects import wire
@@ -260,18 +275,6 @@ def _new_row(job: NewJob, number: int) -> dict[str, Any]:
     }  # fmt: skip
     row.update({key: value for key, value in optional.items() if value is not None})
     return row
-
-
-def _closings_text(closings: Sequence[Closing]) -> str:
-    """The closings as JSON. What was decided is written out once for those that share it, as plain successes do."""
-    texts = []
-    last, told = None, ""
-    for closing in closings:
-        if closing.resolution is not last:
-            last = closing.resolution
-            told = dumps(_resolution_row(last))[1:]
-        texts.append(f'{{"j":"{closing.job_id.hex}","r":"{closing.run_id.hex}",{told}')
-    return f"[{','.join(texts)}]"
 
 
 def _resolution_row(r: Resolution) -> dict[str, Any]:

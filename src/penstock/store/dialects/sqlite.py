@@ -39,6 +39,7 @@ from penstock.store.hot import (
     Written,
     bucket,
     minute_of,
+    told_once,
 )
 from penstock.store.types import UtcTime, from_micros, to_micros
 
@@ -227,15 +228,19 @@ class SqliteDialect:
         self, conn: Connection, moment: datetime | None, closings: Sequence[Closing], shard: int
     ) -> Sequence[Closed]:
         now = to_micros(moment or _clock.now())
-        rows = [_closing_row(closing) for closing in closings]
-        given = dumps(rows)
+        by_run: dict[str, Closing] = {}
+        texts = []
+        for closing, told in told_once(closings, _resolution_row):
+            run_id = str(closing.run_id)
+            by_run[run_id] = closing
+            texts.append(f'{{"j":"{closing.job_id}","r":"{run_id}",{told}}}')
+        given = f"[{','.join(texts)}]"
         found = [_ClosedRow(*row) for row in _run(conn, _CLOSE_JOBS, {"closings": given, "now": now})]
         failpoints.reach("finish.after_jobs")
         if not found:
             return []
         _run(conn, _CLOSE_RUNS, {"closings": given, "now": now})
         failpoints.reach("finish.after_runs")
-        by_run = {row["r"]: closing for row, closing in zip(rows, closings, strict=True)}
         _tally(conn, found, by_run, now, shard)
         tenants = {tenant_id: UUID(tenant_id) for tenant_id in {row.tenant_id for row in found}}
         closed = []
@@ -356,9 +361,8 @@ def _insert_row(job: NewJob, now: int, due_at: int, waits: str | None, position:
     )  # fmt: skip
 
 
-def _closing_row(closing: Closing) -> dict[str, Any]:
-    r = closing.resolution
-    row: dict[str, Any] = {"j": str(closing.job_id), "r": str(closing.run_id), "rs": r.run_status, "js": r.job_status}
+def _resolution_row(r: Resolution) -> dict[str, Any]:
+    row: dict[str, Any] = {"rs": r.run_status, "js": r.job_status}
     evidence = r.evidence
     for key, value in (
         ("e", r.error), ("x", evidence.exit_code), ("so", evidence.stdout_tail), ("se", evidence.stderr_tail),
@@ -413,12 +417,14 @@ def _claimed(
     return Claim(
         job_id, run_id, *slugs[tenant_id], _uuid(definition_id) if definition_id else None, key, queue,
         {} if params == "{}" else json.loads(params), attempt_no, max_attempts, RETRY_MODES[retry_mode],
-        job_id if root_id == id_ else UUID(root_id), UUID(group_id) if group_id else None, worker, from_micros(started),
+        job_id if root_id == id_ else UUID(root_id), UUID(group_id) if group_id else None, worker, _moment(started),
         lease_expires_at, json.loads(trace) if trace else None, correlation_id,
     )  # fmt: skip
 
 
 _uuid = lru_cache(maxsize=1024)(UUID)
+_moment = lru_cache(maxsize=64)(from_micros)
+"""The claims of a batch share theirs."""
 
 
 @lru_cache(maxsize=256)
