@@ -130,15 +130,15 @@ app = Penstock(sys.argv[1])
 app.define("noop", runner="command")
 for n in range(3):
     app.enqueue("noop", {})
-parents = app.db._at_hand[0][2].dbapi_connection.pgconn.backend_pid
+parents = app.db._at_hand[0][1].dbapi_connection.pgconn.backend_pid
 child = os.fork()
 if child == 0:
     app.db.engine.dispose(close=False)
     app.enqueue("noop", {})
-    os._exit(int(app.db._at_hand[0][2].dbapi_connection.pgconn.backend_pid == parents))
+    os._exit(int(app.db._at_hand[0][1].dbapi_connection.pgconn.backend_pid == parents))
 _, status = os.waitpid(child, 0)
 app.enqueue("noop", {})
-assert app.db._at_hand[0][2].dbapi_connection.pgconn.backend_pid == parents
+assert app.db._at_hand[0][1].dbapi_connection.pgconn.backend_pid == parents
 assert len(app.jobs.list()) == 5
 sys.exit(os.waitstatus_to_exitcode(status))
 """

@@ -33,8 +33,8 @@ from penstock.store.types import UtcTime
 T = TypeVar("T")
 
 MAX_TRIES = 10
-AT_HAND_SECONDS = 1800.0
-"""How old a connection may be that is kept at hand: as old as the pool lets its own become."""
+AT_HAND_SECONDS = 600.0
+"""How long a connection is kept at hand before the pool has it back, which knows how old it may become."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +95,9 @@ class Database:
         self.has_short_way = self._owns_engine and self.dialect.has_short_way()
         """Whether `at_once` may be used: on an engine of our own making, whose driver and settings we know."""
         self._marks = {"penstock_own": True} if self.has_short_way else {}
-        self._at_hand: list[tuple[int, float, Any]] = []
-        """The connection of the last short write, with the process that it belongs to and since when it is open. Two visits
-        to the pool would take as long as a statement."""
+        self._at_hand: list[tuple[int, Any]] = []
+        """The connection of the last short write, with the process that it belongs to: two visits to the pool would take as
+        long as a statement."""
         self.before_close: list[Callable[[], None]] = []
         """What must stop using this database before its connections go."""
 
@@ -157,43 +157,45 @@ class Database:
                 failpoints.reach("commit.before")
                 done = work(Tx(bare, self.dialect, self.moment()))
                 failpoints.reach("commit.after")
-                return done
-            finally:
+            except BaseException:
                 lost = connection.closed
                 if lost:
                     borrowed.invalidate()
                 else:
-                    self._give_back(borrowed)
+                    borrowed.close()
+                raise
+            self._keep(borrowed)
+            return done
         except driver_error as error:
             raise sa_exc.DBAPIError.instance(None, None, error, driver_error, connection_invalidated=lost) from error
 
     def _borrowed(self) -> Any:
         while self._at_hand:
             try:
-                process, since, kept = self._at_hand.pop()
+                process, kept = self._at_hand.pop()
             except IndexError:  # another thread was quicker
                 break
             if process != os.getpid():
                 continue
-            if time.monotonic() - since > AT_HAND_SECONDS:
+            if time.monotonic() - kept.info["penstock_since"] > AT_HAND_SECONDS:
                 kept.close()
             elif self.dialect.is_alive(kept.dbapi_connection):
                 return kept
             else:
                 kept.invalidate()
-        return self.engine.raw_connection()
+        borrowed = self.engine.raw_connection()
+        borrowed.info["penstock_since"] = time.monotonic()
+        return borrowed
 
-    def _give_back(self, borrowed: Any) -> None:
+    def _keep(self, borrowed: Any) -> None:
         if self._at_hand:
             borrowed.close()
         else:
-            since = borrowed.info.setdefault("penstock_since", time.monotonic())
-            self._at_hand.append((os.getpid(), since, borrowed))
+            self._at_hand.append((os.getpid(), borrowed))
 
     def _by_bare_transaction(self, work: Callable[[Tx], T]) -> T:
         """BEGIN and COMMIT on the driver's connection: on a local file SQLAlchemy's share would be as long as the commit."""
         borrowed = self._borrowed()
-        ended = False
         try:
             cursor = borrowed.cursor()
             cursor.execute("BEGIN IMMEDIATE")
@@ -205,15 +207,13 @@ class Database:
                 cursor.execute("ROLLBACK")
                 raise
             cursor.execute("COMMIT")
-            ended = True
             failpoints.reach("commit.after")
             cursor.close()
-            return done
-        finally:
-            if ended:
-                self._give_back(borrowed)
-            else:
-                borrowed.close()
+        except BaseException:
+            borrowed.close()
+            raise
+        self._keep(borrowed)
+        return done
 
     def transact(self, work: Callable[[Tx], T], *, retry_disconnects: bool = False) -> T:
         """Run `work` in a write transaction, again when the database says that only luck was missing.
@@ -254,7 +254,7 @@ class Database:
         for leave in self.before_close:
             leave()
         while self._at_hand:
-            self._at_hand.pop()[2].close()
+            self._at_hand.pop()[1].close()
         if self._owns_engine:
             self.engine.dispose()
 

@@ -57,8 +57,10 @@ class Hearing:
             raise DatabaseUnavailable(f"Listening for work failed: {error}") from error
 
     def close(self) -> None:
-        with self._in_use:
+        """Nobody is to listen any more. Whoever hangs in it, on a link that is half open, is not waited for."""
+        if self._in_use.acquire(timeout=2 * PATIENCE):
             self._ear.close()
+            self._in_use.release()
 
 
 class Waker(Service):
