@@ -57,9 +57,8 @@ def finish_many(ground: Ground, reports: Sequence[Report], worker: str = "") -> 
 
 
 def _without_successes(ground: Ground, reports: Sequence[Report], worker: str) -> Sequence[Report]:
-    """Write the successes that touch nobody else, on the shortest way; answer what is left to write. Where one writes at a
-    time that would be two turns instead of one."""
-    if not (ground.db.has_short_way and ground.db.dialect.many_writers):
+    """Write the successes that touch nobody else, on the shortest way; answer what is left to write."""
+    if not ground.db.has_short_way:
         return reports
     successes = [
         Success(job_id, run_id, outcome.result)
