@@ -57,7 +57,8 @@ def finish_many(ground: Ground, reports: Sequence[Report], worker: str = "") -> 
 
 
 def _without_successes(ground: Ground, reports: Sequence[Report], worker: str) -> Sequence[Report]:
-    """Write the successes that touch nobody else, on the shortest way; answer what is left to write."""
+    """Write the successes that touch nobody else, on the shortest way; answer what is left to write. Of a batch with other
+    outcomes none: it is written together, or not at all."""
     if not ground.db.has_short_way:
         return reports
     successes = [
@@ -65,7 +66,7 @@ def _without_successes(ground: Ground, reports: Sequence[Report], worker: str) -
         for job_id, run_id, outcome in reports
         if isinstance(outcome, Succeeded) and outcome.evidence is NOTHING
     ]
-    if not successes:
+    if len(successes) < len(reports):
         return reports
     closed = ground.db.at_once(lambda tx: claims.close_successes(tx, successes, shard_of(worker)))
     if closed is None:
