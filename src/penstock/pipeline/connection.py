@@ -18,7 +18,9 @@ from penstock.store.database import Database, Tx
 from penstock.store.pipeline import rows
 
 if TYPE_CHECKING:
+    from penstock.pipeline.ahead import Ahead
     from penstock.pipeline.make import MakeScope
+    from penstock.store.pipeline.shape import Shape
 
 T = TypeVar("T")
 
@@ -27,6 +29,7 @@ class _Local(threading.local):
     tx: Tx | None = None
     scope: MakeScope | None = None
     reader: SqlConnection | None = None
+    ahead: Ahead | None = None
 
 
 class Connection:
@@ -67,6 +70,7 @@ class Connection:
         """Everything in the block commits together or not at all: `with schema.connection.transaction: …`"""
         if self._local.tx is not None:
             raise PipelineError("A transaction is under way already; they do not nest.")
+        self.forget_ahead()
         if self.scope is not None:
             yield self.scope.opened()
             return
@@ -110,6 +114,24 @@ class Connection:
             finally:
                 self._local.reader = None
 
+    @contextmanager
+    def reading_ahead(self, ahead: Ahead) -> Iterator[None]:
+        before, self._local.ahead = self._local.ahead, ahead
+        try:
+            yield
+        finally:
+            self._local.ahead = before
+
+    def ahead_of(self, shape: Shape) -> Ahead | None:
+        """What may answer a read of this table by key without the database: only for a make() that sees what all see."""
+        scope = self._local.scope
+        return None if scope is None or self._local.tx is not None or not scope.sees_all(shape) else self._local.ahead
+
+    def forget_ahead(self) -> None:
+        """Something is about to be written of which a read must know."""
+        if self._local.ahead is not None:
+            self._local.ahead.forget()
+
     def look(self, work: Callable[[Tx], T]) -> T:
         """Run a read that takes a `Tx`."""
         if self._local.tx is not None:
@@ -120,6 +142,7 @@ class Connection:
 
     def write(self, work: Callable[[Tx], T]) -> T:
         """Run a write in the transaction under way, else in one of its own, tried again when only luck was missing."""
+        self.forget_ahead()
         with faults():
             if self._local.tx is not None:
                 return work(self._local.tx)

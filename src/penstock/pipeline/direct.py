@@ -7,17 +7,23 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from penstock.pipeline.ahead import Ahead
 from penstock.pipeline.attempt import commit, run_make
 from penstock.pipeline.errors import DuplicateError
+from penstock.pipeline.jobs import encode_key
 from penstock.pipeline.keysource import missing_keys
 from penstock.pipeline.options import Budget, Key, Options, Outcome
 from penstock.pipeline.outbox import Finished, Outbox
+from penstock.store.pipeline import physical
+from penstock.store.pipeline.lookup import lookup_many
 
 if TYPE_CHECKING:
     from penstock.pipeline.auto import AutoPopulate
 
 FRESH = 1.0
 """Seconds for which a listed key is taken to be still missing."""
+
+AT_ONCE = 500
 
 
 def list_keys(table: AutoPopulate, options: Options, tried: set[tuple[Any, ...]]) -> list[Key]:
@@ -37,15 +43,15 @@ def list_keys(table: AutoPopulate, options: Options, tried: set[tuple[Any, ...]]
 def run(table: AutoPopulate, options: Options, budget: Budget, step: Callable[[], None]) -> Outcome:
     """Make what is missing, look again for keys that came meanwhile, and end when none is left."""
     tried: set[tuple[Any, ...]] = set()
-    maker = Maker(table, options)
+    maker, ahead = Maker(table, options), Ahead(table.connection)
     try:
         while keys := list_keys(table, options, tried)[: budget.room()]:
-            listed = time.monotonic()
-            with table.connection.steady_reads():
-                for key in keys:
+            missing = _Missing(table, keys)
+            with table.connection.steady_reads(), table.connection.reading_ahead(ahead):
+                for at, key in enumerate(ahead.over(keys)):
                     budget.take(1)
                     tried.add(tuple(key.values()))
-                    if time.monotonic() - listed > FRESH and key in table:
+                    if not missing.still(at):
                         budget.give_back(1, keys=False)
                     else:
                         maker.make(key)
@@ -54,6 +60,35 @@ def run(table: AutoPopulate, options: Options, budget: Budget, step: Callable[[]
     finally:
         maker.close()
     return maker.result()
+
+
+class _Missing:
+    """Which of the listed keys nobody has made since: asked for as many at once as will be made while the answer is fresh."""
+
+    def __init__(self, table: AutoPopulate, keys: list[Key]) -> None:
+        self.table, self.keys = table, keys
+        self._names = tuple(attribute.name for attribute in table.base.job_key)
+        self._made: set[tuple[Any, ...]] = set()
+        self._asked, self._first, self._end = time.monotonic(), 0, len(keys)
+
+    def still(self, at: int) -> bool:
+        now = time.monotonic()
+        if at >= self._end or now - self._asked > FRESH:
+            end = at + 2 * (at - self._first) + 1
+            self._made = self._found([self._encoded(key) for key in self.keys[at:end]])
+            self._asked, self._first, self._end = now, at, end
+        return not self._made or self._encoded(self.keys[at]) not in self._made
+
+    def _encoded(self, key: Key) -> tuple[Any, ...]:
+        return tuple(encode_key(self.table.base, key, self.table.connection.backend).values())
+
+    def _found(self, keys: list[tuple[Any, ...]]) -> set[tuple[Any, ...]]:
+        connection, found = self.table.connection, set()
+        table = physical.table(connection.backend, self.table.base)
+        many = lookup_many(table, self._names, ())
+        for chunk in (keys[at : at + AT_ONCE] for at in range(0, len(keys), AT_ONCE)):
+            found |= connection.read(lambda conn, chunk=chunk: set(many.rows(conn, chunk)))  # type: ignore[misc]
+        return found
 
 
 class Maker:

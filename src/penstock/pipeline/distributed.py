@@ -15,6 +15,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from penstock.pipeline.ahead import Ahead
 from penstock.pipeline.attempt import commit, run_make
 from penstock.pipeline.blob import pack
 from penstock.pipeline.config import config
@@ -25,6 +26,7 @@ from penstock.pipeline.keysource import keys_to_make
 from penstock.pipeline.lease import heart
 from penstock.pipeline.options import Budget, Key, Options, Outcome
 from penstock.pipeline.outbox import Finished, Outbox
+from penstock.pipeline.unhurried import unhurried
 from penstock.store.database import Tx
 from penstock.store.pipeline.jobs import Claimed, Picking
 
@@ -53,6 +55,7 @@ class _Worker:
         self.refreshes = config["jobs.auto_refresh"] if options.refresh is None else options.refresh
         self.token = str(uuid4())
         self.outbox = Outbox(self.connection, self._settle)
+        self.ahead = Ahead(self.connection)
         self.outcome = Outcome()
         self.size = 1
         self.retries: list[float] = []
@@ -60,7 +63,7 @@ class _Worker:
         self._picking: Picking | None = None
 
     def run(self) -> Outcome:
-        with heart.holding(self.token, self.connection, self.store):
+        with heart.holding(self.token, self.connection, self.store), unhurried():
             try:
                 try:
                     self._until_nothing_is_left()
@@ -115,11 +118,13 @@ class _Worker:
         lasting = max(config["jobs.batch_seconds"], OVERHEADS * (started - asked))
         made, elapsed = 0, 0.0
         # Given back before the next claim, so that a worker whose batches are short does with one connection.
-        with self.connection.steady_reads():
-            while made < len(claimed) and elapsed <= 2 * lasting:
+        with self.connection.steady_reads(), self.connection.reading_ahead(self.ahead):
+            for _ in self.ahead.over([job.key for job in claimed]):
                 self._handle(claimed[made])
                 self.step()
                 made, elapsed = made + 1, time.monotonic() - started
+                if elapsed > 2 * lasting:
+                    break
         self._give_back(len(claimed) - made)
         best = int(lasting * made / max(1e-6, elapsed))
         self.size = max(1, min(best, self.size * GROWTH, config["jobs.batch_limit"]))

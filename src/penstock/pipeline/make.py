@@ -53,11 +53,23 @@ class MakeScope:
         """Whether make() may insert into this computed table: its own, and its parts."""
         return shape.schema == self.target.schema and self.target.name in (shape.name, shape.master)
 
+    def sees_all(self, shape: Shape) -> bool:
+        """Whether a read of this table from here finds what anyone would: it is not being filled by this populate()."""
+        names = (shape.full_name,)
+        return (
+            self._tx is None
+            and not self.admits(shape)
+            and not any(pending.shape.full_name in names for pending in self._pending)
+            and not (self.earlier is not None and self.earlier.holds(names))
+        )
+
     def insert(self, pending: Pending, encoded_key: Mapping[str, Any]) -> None:
         if pending.shape == self.target and any(
             all(row[name] == value for name, value in encoded_key.items()) for row in pending.rows
         ):
             self.made_key = True
+        elif not self.admits(pending.shape):
+            self.connection.forget_ahead()
         self._pending.append(pending)
         if self._tx is not None:
             self._flush(self._tx)

@@ -40,6 +40,10 @@ class Point(TableRows):
             return super()._rows(names, order_by, limit, offset)
         key = self.primary_key
         single = all(name in self._values for name in key)
+        if single and len(key) == len(self._values) and (ahead := self.connection.ahead_of(self.base)) is not None:
+            values = {name: self._values[name] for name in key}
+            if (row := ahead.row(self._sql, self.attributes, names, values)) is not None:
+                return [row]
         statement = lookup(self._sql, tuple(self._values), tuple(names), tuple(key) if limit and not single else ())
         return self.connection.read(lambda conn: statement.rows(conn, self._values), self.tables)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, Dialect, Select, Table, bindparam, literal_column
+from sqlalchemy import ARRAY, Connection, Dialect, Select, Table, bindparam, func, literal_column, select, tuple_
 from sqlalchemy.sql import ColumnElement
 
 from penstock.store.pipeline.algebra import Source
@@ -26,6 +26,41 @@ def lookup(table: Table, given: tuple[str, ...], wanted: tuple[str, ...], order:
     if order:
         query = query.order_by(*(columns[name] for name in order)).limit(literal_column("2"))
     return Lookup(query, {name: columns[name] for name in given}, [columns[name] for name in wanted])
+
+
+@lru_cache(maxsize=2048)
+def lookup_many(table: Table, key: tuple[str, ...], wanted: tuple[str, ...]) -> LookupMany:
+    """The same for many keys at once."""
+    return LookupMany(Source.of(table), key, wanted)
+
+
+class LookupMany:
+    """Columns of many rows by their keys. A key of one column travels as an array where there are arrays, so that the
+    statement is the same for any number of them."""
+
+    def __init__(self, source: Source, key: tuple[str, ...], wanted: tuple[str, ...]) -> None:
+        self._wanted = len(wanted)
+        self._keys = [source.columns[name] for name in key]
+        self._select = select(*(source.columns[name] for name in wanted), *self._keys)
+
+    def rows(self, conn: Connection, keys: Sequence[tuple[Any, ...]]) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+        """What is wanted of each row that is there, by its key."""
+        given: list[Any] = [key[0] for key in keys] if len(self._keys) == 1 else list(keys)
+        found = conn.execute(self._by_array if self._takes_array(conn) else self._by_list, {"keys": given}).all()
+        return {tuple(row[self._wanted :]): tuple(row[: self._wanted]) for row in found}
+
+    def _takes_array(self, conn: Connection) -> bool:
+        return len(self._keys) == 1 and conn.dialect.name == "postgresql"
+
+    @cached_property
+    def _by_array(self) -> Select[Any]:
+        (key,) = self._keys
+        return self._select.where(key == func.any(bindparam("keys", type_=ARRAY(key.type))))
+
+    @cached_property
+    def _by_list(self) -> Select[Any]:
+        key = self._keys[0] if len(self._keys) == 1 else tuple_(*self._keys)
+        return self._select.where(key.in_(bindparam("keys", expanding=True)))
 
 
 class Lookup:
