@@ -241,7 +241,12 @@ class Penstock:
         self._ensure_defined(key, connection)
         tenant_id = self.ground.tenant_id(tenant or self.tenant)
         return enqueue.enqueue(
-            self.ground, tenant_id, key, {} if params is None else params, Options(**options), connection
+            self.ground,
+            tenant_id,
+            key,
+            {} if params is None else params,
+            Options(**options) if options else enqueue.DEFAULTS,
+            connection,
         )
 
     def enqueue_many(

@@ -136,7 +136,7 @@ def test_enqueue_by_one_statement_is_there_once(faulty: tuple[Penstock, Lose], f
     app.enqueue("work", {"n": 0})
     with lose() as proxy:
         if fault[1] == "reply swallowed":
-            proxy.committing = named(postgresql._timed(postgresql._INSERT_ONE, False))
+            proxy.committing = named(postgresql._timed(postgresql._INSERT_PLAIN, False))
         if fault[1] == "backend terminated":
             cut_idle_connections(app)
         job = app.enqueue("work", {"n": 1})

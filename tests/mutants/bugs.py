@@ -271,7 +271,7 @@ def insert_bug(name: str, *changes: tuple[str, str]) -> None:
 
     @bug("postgresql", name)
     def plant(patch: Patch) -> None:
-        for constant in ("_INSERT_ONE", "_INSERT_ALIKE", "_INSERT"):
+        for constant in ("_INSERT_ONE", "_INSERT_PLAIN", "_INSERT_ALIKE", "_INSERT"):
             text = getattr(postgresql, constant)
             changed = text
             for right, wrong in changes:

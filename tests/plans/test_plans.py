@@ -106,7 +106,7 @@ def plans_of(app: Penstock, work: Callable[[], Any]) -> list[tuple[str, str]]:
             raw = conn.connection.dbapi_connection
             idle = raw.info.transaction_status == TransactionStatus.IDLE
             with raw.cursor() as cursor:
-                for sql, params, _ in statements:
+                for sql, params in ((each.sql, each.params) for each in statements):
                     statement = re.sub(r"(?<!:):([a-z_]+)\b", r"%(\1)s", sql)
                     before(conn, cursor, statement, params, None, False)
                     if isinstance(conn, Bare):

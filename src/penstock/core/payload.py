@@ -25,15 +25,14 @@ MAX_INT = 2**63 - 1
 JsonObject = Mapping[str, Any]
 
 
-def dumps(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_as_dict)
-
-
 def _as_dict(value: Any) -> dict[str, Any]:
     """Any mapping is an object, not only a dict."""
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+dumps = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_as_dict).encode
 
 
 def plain(name: str, value: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 from uuid import UUID
 
 from penstock.core import check
@@ -16,7 +17,7 @@ from penstock.queue.record import Report, check_results, close_in, recorded
 from penstock.store import claims
 from penstock.store.database import Tx
 from penstock.store.faults import is_disconnect
-from penstock.store.hot import ClaimRequest
+from penstock.store.hot import ClaimRequest, Rehearsed
 
 MAX_BATCH = 1000
 
@@ -36,9 +37,40 @@ def claim(
 ) -> list[Claim]:
     """Claim up to `limit` jobs, in order. `reports` are closed first, in the same commit; those that were no longer
     ours are added to `lost`."""
+    ready = make_ready(
+        ground,
+        worker,
+        limit,
+        queues=queues,
+        keys=keys,
+        tenant_id=tenant_id,
+        lease_seconds=lease_seconds,
+        pid=pid,
+    )
+    return claim_ready(ground, ready, reports, lost)
+
+
+class Ready(NamedTuple):
+    """A claim that is only to be made. It has its run ids, so it is made once."""
+
+    request: ClaimRequest
+    rehearsed: Rehearsed | None
+
+
+def make_ready(
+    ground: Ground,
+    worker: str,
+    limit: int,
+    *,
+    queues: Sequence[str] | None = None,
+    keys: Sequence[str] | None = None,
+    tenant_id: UUID | None = None,
+    lease_seconds: float | None = None,
+    pid: int | None = None,
+) -> Ready:
+    """All of a claim that can be done before there is anything to claim. `claim` is this and the rest."""
     check.text("worker", worker)
     check.integer("limit", limit, 0, MAX_BATCH)
-    check_results(reports)
     request = ClaimRequest(
         worker=worker,
         pid=pid,
@@ -46,11 +78,27 @@ def claim(
         queues=None if queues is None else tuple(queues),
         keys=None if keys is None else tuple(keys),
         tenant_id=tenant_id,
-        run_ids=tuple(new_id() for _ in range(limit)),
+        run_ids=tuple([new_id() for _ in range(limit)]),
     )
+    return Ready(request, _rehearsed(ground, request))
+
+
+def _rehearsed(ground: Ground, request: ClaimRequest) -> Rehearsed | None:
+    """For the gate as it was last seen; None if a claim could not be made through that at once."""
+    expected = ground.gate
+    if expected is None or not expected.lets_through(expected) or not ground.db.has_short_way:
+        return None
+    return claims.rehearse(ground.db.dialect, expected, request, ground.db.moment())
+
+
+def claim_ready(
+    ground: Ground, ready: Ready, reports: Sequence[Report] = (), lost: set[UUID] | None = None
+) -> list[Claim]:
+    check_results(reports)
+    request = ready.request
     stale: set[UUID] = set()
     try:
-        taken = None if reports else _claim_at_once(ground, request)
+        taken = None if reports else _claim_at_once(ground, ready)
         if taken is None:
             taken = ground.db.transact(lambda tx: _claim_in(ground, tx, request, reports, stale))
     except (DatabaseUnavailable, ConnectionError) as error:
@@ -62,17 +110,17 @@ def claim(
     return taken
 
 
-def _claim_at_once(ground: Ground, request: ClaimRequest) -> list[Claim] | None:
+def _claim_at_once(ground: Ground, ready: Ready) -> list[Claim] | None:
     """Where the gate is as it was when it was last seen. None if it is not."""
-    expected = ground.gate
-    if expected is None or not expected.lets_through(expected) or not ground.db.has_short_way:
+    rehearsed = ready.rehearsed
+    if rehearsed is None or rehearsed.expected != ground.gate:
         return None
-    found = ground.db.at_once(lambda tx: claims.enter_and_claim(tx, expected, request))
+    found = ground.db.at_once(lambda tx: claims.enter_and_claim(tx, rehearsed))
     if found is None:
         return None
     ground.gate, taken = found
     # What was taken is ours whatever the gate said a moment earlier: the claim has looked for itself.
-    return taken if taken or ground.gate.lets_through(expected) else None
+    return taken if taken or ground.gate.lets_through(rehearsed.expected) else None
 
 
 def _claim_in(

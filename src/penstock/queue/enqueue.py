@@ -47,6 +47,8 @@ class Options:
     tick_at: datetime | None = None
 
     def checked(self) -> Options:
+        if self is DEFAULTS:
+            return self
         if self.priority is not None:
             check.integer("priority", self.priority)
         if self.max_attempts is not None:
@@ -80,21 +82,20 @@ def prepare(
 ) -> NewJob:
     """A job ready to be written: defaults merged, params checked. Nothing is written if this raises."""
     check.text("key", key)
-    require_object("params", given)
     if options.adhoc:
-        return _adhoc(ground, tenant_id, key, given, options)
+        return _adhoc(ground, tenant_id, key, require_object("params", given), options)
     return _checked(tenant_id, key, given, options, *ground.definition(tx, tenant_id, key, fresh=fresh))
 
 
 def _checked(
     tenant_id: UUID, key: str, given: Mapping[str, Any], options: Options, definition: Definition, validator: Validator
 ) -> NewJob:
-    require_object("params", given)
     return _new_job(tenant_id, definition, _text_of(key, given, definition, validator), options)
 
 
 def _text_of(key: str, given: Mapping[str, Any], definition: Definition, validator: Validator) -> str:
     """The params as they are stored: with the defaults, checked."""
+    require_object("params", given)
     params = merge(definition.default_params, given) if definition.default_params else given
     text = plain("params", params)
     validate(key, validator, params)
@@ -121,6 +122,8 @@ def _adhoc(ground: Ground, tenant_id: UUID, key: str, params: Mapping[str, Any],
 
 
 def _shared(options: Options) -> dict[str, Any]:
+    if options is DEFAULTS:
+        return {}  # they are those of the job, too
     return {
         "source": options.source, "source_ref": options.source_ref, "dedupe_key": options.dedupe_key,
         "correlation_id": options.correlation_id,
@@ -290,7 +293,6 @@ def _many_in(
 def _checked_params(
     ground: Ground, tx: Tx, tenant_id: UUID, key: str, given: Mapping[str, Any], options: Options
 ) -> str:
-    require_object("params", given)
     if options.adhoc:
-        return plain("params", given)
+        return plain("params", require_object("params", given))
     return _text_of(key, given, *ground.definition(tx, tenant_id, key))

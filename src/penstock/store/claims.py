@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +15,8 @@ from penstock.core.nouns import Claim
 from penstock.core.status import JobStatus, RetryMode, RunStatus, WaitsFor
 from penstock.store import failpoints, promote, rows
 from penstock.store.database import Tx
-from penstock.store.hot import ClaimRequest, Closed, Closing, Gate, Success
+from penstock.store.dialects import Dialect
+from penstock.store.hot import ClaimRequest, Closed, Closing, Gate, Rehearsed, Success
 from penstock.store.tables import definitions, in_status, jobs, run_in_status, runs, tenants
 
 
@@ -35,14 +37,17 @@ def claim(tx: Tx, entered: Gate, request: ClaimRequest) -> list[Claim]:
     return list(tx.dialect.claim(tx.conn, tx.moment, admitted)) if admitted else []
 
 
-def enter_and_claim(tx: Tx, expected: Gate, request: ClaimRequest) -> tuple[Gate, list[Claim]]:
+def rehearse(dialect: Dialect, expected: Gate, request: ClaimRequest, moment: datetime | None) -> Rehearsed | None:
+    """Make a claim ready for the gate as expected; None if that lets nothing through."""
+    admitted = request.through(expected)
+    return None if admitted is None else dialect.rehearse(moment, admitted, expected)
+
+
+def enter_and_claim(tx: Tx, rehearsed: Rehearsed) -> tuple[Gate, list[Claim]]:
     """The same where nothing has changed since the gate was last seen, which is most of the time; nothing is claimed if
     something has."""
     failpoints.reach("claim.before")
-    admitted = request.through(expected)
-    if admitted is None:
-        return gate(tx), []
-    entered, taken = tx.dialect.enter_and_claim(tx.conn, tx.moment, admitted, expected)
+    entered, taken = tx.dialect.enter_and_claim(tx.conn, tx.moment, rehearsed)
     return entered, list(taken)
 
 

@@ -17,8 +17,7 @@ from penstock.core.status import RetryMode
 RETRY_MODES = {mode.value: mode for mode in RetryMode}
 
 
-@dataclass(frozen=True, slots=True)
-class NewJob:
+class NewJob(NamedTuple):
     """A job about to be written. Its place, and whether it must wait, are found by the statement that writes it."""
 
     id: UUID
@@ -32,6 +31,7 @@ class NewJob:
     max_attempts: int
     retry_mode: str
     source: str = "manual"
+    # From here on what most jobs are without.
     source_ref: str | None = None
     dedupe_key: str | None = None
     correlation_id: str | None = None
@@ -130,6 +130,14 @@ class Closed(NamedTuple):
     tenant_id: UUID
     group_id: UUID | None
     hooked: bool
+
+
+class Rehearsed(NamedTuple):
+    """A claim made ready for the gate as expected, perhaps before there was anything to claim: it is only to be sent."""
+
+    expected: Gate
+    request: ClaimRequest
+    statements: Any
 
 
 class Gate(NamedTuple):

@@ -14,7 +14,7 @@ from uuid import UUID
 from penstock.core.errors import DatabaseError
 from penstock.core.nouns import Claim
 from penstock.core.outcomes import Outcome
-from penstock.queue.claim import claim, release
+from penstock.queue.claim import Ready, claim_ready, make_ready, release
 from penstock.queue.ground import Ground
 from penstock.queue.record import finish_many
 from penstock.store import definitions
@@ -94,6 +94,7 @@ class Pump(Service):
         self._look_at = 0.0
         self._looked_ahead_at = 0.0
         self._pid = os.getpid()
+        self._ready: Ready | None = None
         self._timeouts: dict[UUID, float] = {}
         self._timeouts_until = 0.0
 
@@ -127,6 +128,8 @@ class Pump(Service):
             if time.monotonic() >= self._look_at:
                 self._hungry = True
             return
+        if not self._flight.runs:
+            return  # nothing can end that would be company
         until = time.monotonic() + LINGER_SECONDS
         enough = max(1, self.pace.capacity // 2)
         while True:
@@ -145,6 +148,8 @@ class Pump(Service):
         if not self.resting.is_set():
             return inbox.get(timeout=wait)
         if not self._flight.runs:
+            if self._ground.db.clock is None:  # else it must know when it claims
+                self._be_ready(self._room())
             heard = self._hearing.by_pump(wait)
             if heard is not None:
                 return None if heard else inbox.get_nowait()
@@ -209,18 +214,24 @@ class Pump(Service):
         self._rest(room, len(taken))
 
     def _claim(self, room: int, reports: Sequence[tuple[UUID, UUID, Outcome]], lost: set[UUID]) -> list[Claim]:
-        offer = self._offer
-        return claim(
-            self._ground,
-            offer.worker_id,
-            room,
-            queues=offer.queues,
-            keys=offer.keys,
-            lease_seconds=offer.lease_seconds,
-            pid=self._pid,
-            reports=reports,
-            lost=lost,
-        )
+        ready, self._ready = self._be_ready(room), None
+        return claim_ready(self._ground, ready, reports, lost)
+
+    def _be_ready(self, room: int) -> Ready:
+        """The next claim, made ready while there is time for it."""
+        ready = self._ready
+        if ready is None or ready.request.limit != room:
+            offer = self._offer
+            ready = self._ready = make_ready(
+                self._ground,
+                offer.worker_id,
+                room,
+                queues=offer.queues,
+                keys=offer.keys,
+                lease_seconds=offer.lease_seconds,
+                pid=self._pid,
+            )
+        return ready
 
     def _board(self, taken: list[Claim], asked_at: float) -> None:
         if not taken:

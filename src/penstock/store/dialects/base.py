@@ -14,7 +14,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.sql import ColumnElement, Executable
 
 from penstock.core.nouns import Claim
-from penstock.store.hot import Alike, ClaimRequest, Closed, Closing, Gate, NewJob, Success, Written
+from penstock.store.hot import Alike, ClaimRequest, Closed, Closing, Gate, NewJob, Rehearsed, Success, Written
 
 NAMED = re.compile(r"(?<!:):([a-z_]+)\b")
 """A parameter of a hot statement: `:name`, and not the second colon of a cast."""
@@ -77,10 +77,14 @@ class Dialect(Protocol):
 
     def claim(self, conn: Connection, moment: datetime | None, request: ClaimRequest) -> Sequence[Claim]: ...
 
+    def rehearse(self, moment: datetime | None, request: ClaimRequest, expected: Gate) -> Rehearsed:
+        """What `enter_and_claim` would have to do anyway, done before."""
+        ...
+
     def enter_and_claim(
-        self, conn: Connection, moment: datetime | None, request: ClaimRequest, expected: Gate
+        self, conn: Connection, moment: datetime | None, rehearsed: Rehearsed
     ) -> tuple[Gate, Sequence[Claim]]:
-        """Both, and the COMMIT, at once; nothing is claimed if the gate is not as expected."""
+        """The gate as it is now, and what was claimed if it was as expected."""
         ...
 
     def heartbeat(

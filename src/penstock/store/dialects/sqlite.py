@@ -35,6 +35,7 @@ from penstock.store.hot import (
     Closing,
     Gate,
     NewJob,
+    Rehearsed,
     Success,
     Written,
     bucket,
@@ -207,13 +208,16 @@ class SqliteDialect:
             if job_id in taken
         ]
 
+    def rehearse(self, moment: datetime | None, request: ClaimRequest, expected: Gate) -> Rehearsed:
+        return Rehearsed(expected, request, None)
+
     def enter_and_claim(
-        self, conn: Connection, moment: datetime | None, request: ClaimRequest, expected: Gate
+        self, conn: Connection, moment: datetime | None, rehearsed: Rehearsed
     ) -> tuple[Gate, Sequence[Claim]]:
         entered = self.gate(conn, moment)
-        if not entered.lets_through(expected):
+        if not entered.lets_through(rehearsed.expected):
             return entered, ()
-        return entered, self.claim(conn, moment, replace(request, heed_reservations=entered.reserved))
+        return entered, self.claim(conn, moment, replace(rehearsed.request, heed_reservations=entered.reserved))
 
     def heartbeat(
         self, conn: Connection, moment: datetime | None, pairs: Sequence[tuple[UUID, UUID]], lease_seconds: float

@@ -13,7 +13,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from itertools import zip_longest
 from select import POLLIN, POLLOUT, poll
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -33,12 +33,26 @@ _MILLENNIUM = datetime(2000, 1, 1, tzinfo=UTC)
 _WANTED = b"the answer to a statement"
 
 
-class Statement(NamedTuple):
+Ready = tuple[bytes, bytes, list[bytes | None], int]
+"""As it is sent: the text, its name once prepared, the values, and in which form the answer is to come."""
+
+
+class Statement:
     """A statement with its parameters by name, as `:name`. Its answer may be asked for in the server's own binary form."""
 
-    sql: str
-    params: Mapping[str, Any]
-    binary: bool = False
+    __slots__ = ("_ready", "binary", "params", "sql")
+
+    def __init__(self, sql: str, params: Mapping[str, Any], binary: bool = False) -> None:
+        self.sql, self.params, self.binary = sql, params, binary
+        self._ready: Ready | None = None
+
+    def ready(self) -> Ready:
+        """Put into bytes, once: who has time before it is needed asks for it then."""
+        if self._ready is None:
+            text, name, order = _numbered(self.sql)
+            params = self.params
+            self._ready = text, name, [_encoded(params[each]) for each in order], int(self.binary)
+        return self._ready
 
 
 def ask(borrowed: Any, statements: Sequence[Statement], *, begin: bool) -> list[Any]:
@@ -62,7 +76,7 @@ def _ask(borrowed: Any, statements: Sequence[Statement], begin: bool) -> list[An
     pgconn = connection.pgconn
     # A pooler that cannot carry prepared statements has none.
     known = None if connection.prepare_threshold is None else _prepared(borrowed)
-    ready = [_ready(statement) for statement in statements]
+    ready = [statement.ready() for statement in statements]
     asked: list[bytes] = []
     pgconn.enter_pipeline_mode()
     try:
@@ -158,11 +172,6 @@ def decoded(result: Any, columns: Sequence[Callable[[bytes], Any]]) -> list[list
     ]
 
 
-def _ready(statement: Statement) -> tuple[bytes, bytes, list[bytes | None], int]:
-    text, name, order = _numbered(statement.sql)
-    return text, name, [_encoded(statement.params[each]) for each in order], int(statement.binary)
-
-
 def _answers(pgconn: Any) -> list[Any]:
     """Send what is left to send, and read until the server is in step with us. Waits without holding the interpreter."""
     waiting = poll()
@@ -210,7 +219,9 @@ def _encoded(value: Any) -> bytes | None:
     """As PostgreSQL reads it from text; the statement says what it is to become."""
     if value is None:
         return None
-    if isinstance(value, datetime):
+    if type(value) is str:
+        text = value
+    elif isinstance(value, datetime):
         text = value.isoformat()
     elif isinstance(value, bool):
         text = "true" if value else "false"
