@@ -88,6 +88,16 @@ text_bug(
 )
 text_bug("sqlite", "retry without its delay", "_CLOSE_JOBS", ":now + CAST(round(f.d * 1000000) AS INTEGER)", ":now")
 text_bug("sqlite", "slot kept by what ended", "_CLOSE_JOBS", "slot = 0", "slot = slot")
+text_bug("sqlite", "success without a fence", "_CLOSE_SUCCESSES", " AND penstock_jobs.run_id = f.r", "")
+text_bug("sqlite", "success of a member alone", "_CLOSE_SUCCESSES", " AND group_id IS NULL", "")
+text_bug(
+    "sqlite", "success kept from webhooks", "_CLOSE_SUCCESSES",
+    " AND tenant_id NOT IN (SELECT tenant_id FROM penstock_webhooks WHERE is_enabled)", "",
+)  # fmt: skip
+text_bug("sqlite", "slot kept by a success", "_CLOSE_SUCCESSES", "slot = 0", "slot = slot")
+text_bug(
+    "sqlite", "run of a success left open", "_CLOSE_THEIR_RUNS", "penstock_runs.id = f.r", "penstock_runs.id = 'x'"
+)
 text_bug("sqlite", "attempts not counted", "_TAKE", "attempt_no = attempt_no + 1", "attempt_no = attempt_no")
 text_bug("sqlite", "claimable after the claim", "_TAKE", "status = 'running', claimable = 0", "claimable = 0")
 text_bug("sqlite", "dedupe without its key", "_INSERT", " ON CONFLICT DO NOTHING", "")
@@ -254,6 +264,7 @@ def _orphans(patch: Patch) -> None:
 
 
 # The same on PostgreSQL, whose statements are its own.
+text_bug("postgresql", "slot kept by what ended", "_CLOSE", "slot = false", "slot = j.slot")
 text_bug("postgresql", "finish without a fence", "_CLOSE", " AND j.run_id = f.r", "")
 text_bug("postgresql", "success without a fence", "_CLOSE_SUCCESSES", " AND j.run_id = f.r", "")
 text_bug("postgresql", "success of a member alone", "_CLOSE_SUCCESSES", " AND j.group_id IS NULL", "")
@@ -310,6 +321,7 @@ HUNTERS = {
     "success without a fence": "a_stale_run_changes_nothing",
     "success of a member alone": "a_sequential_group_goes_in_order_and_stops",
     "success kept from webhooks": "a_webhook_is_told_of_a_success",
+    "run of a success left open": "a_job_runs_once_and_its_run_is_closed_with_it",
     "slot kept by a success": "limits_hold_and_free_their_slots",
     "finish without a fence": "a_stale_run_changes_nothing",
     "finish whatever the status": "a_job_runs_once_and_its_run_is_closed_with_it",

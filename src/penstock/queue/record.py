@@ -59,18 +59,24 @@ def finish_many(ground: Ground, reports: Sequence[Report], worker: str = "") -> 
 def _without_successes(ground: Ground, reports: Sequence[Report], worker: str) -> Sequence[Report]:
     """Write the successes that touch nobody else, on the shortest way; answer what is left to write. Of a batch with other
     outcomes none: it is written together, or not at all."""
-    if not ground.db.has_short_way:
+    successes = _successes(reports) if ground.db.has_short_way else None
+    if successes is None:
         return reports
+    closed = ground.db.at_once(lambda tx: claims.close_successes(tx, successes, shard_of(worker)))
+    return reports if closed is None else _left_of(reports, closed)
+
+
+def _successes(reports: Sequence[Report]) -> list[Success] | None:
+    """The reports as successes that left nothing behind but a result; None if one of them is something else."""
     successes = [
         Success(job_id, run_id, outcome.result)
         for job_id, run_id, outcome in reports
         if isinstance(outcome, Succeeded) and outcome.evidence is NOTHING
     ]
-    if len(successes) < len(reports):
-        return reports
-    closed = ground.db.at_once(lambda tx: claims.close_successes(tx, successes, shard_of(worker)))
-    if closed is None:
-        return reports
+    return successes if len(successes) == len(reports) else None
+
+
+def _left_of(reports: Sequence[Report], closed: set[UUID]) -> Sequence[Report]:
     return [] if len(closed) == len(reports) else [report for report in reports if report[1] not in closed]
 
 
@@ -95,6 +101,9 @@ def check_results(reports: Sequence[Report]) -> None:
 
 def close_in(ground: Ground, tx: Tx, reports: Sequence[Report], worker: str = "") -> set[UUID]:
     """Close runs in a transaction under way; the verb under `finish`, recovery, and a job's own transaction."""
+    successes = _successes(reports)
+    if successes:
+        reports = _left_of(reports, claims.close_successes(tx, successes, shard_of(worker)))
     closings = _decide(tx, reports)
     closed = claims.close(tx, closings, shard_of(worker)) if closings else []
     moved = [done for done in closed if done.group_id is not None or done.hooked]

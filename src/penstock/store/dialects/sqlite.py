@@ -22,10 +22,10 @@ from sqlalchemy.types import BigInteger
 
 from penstock.core.clock import ForwardClock
 from penstock.core.decide import Resolution
+from penstock.core.ids import id_from
 from penstock.core.nouns import Claim
 from penstock.core.payload import dumps
 from penstock.core.position import place, step
-from penstock.core.status import JobStatus, RunStatus
 from penstock.store import failpoints
 from penstock.store.hot import (
     RETRY_MODES,
@@ -245,7 +245,14 @@ class SqliteDialect:
             return []
         _run(conn, _CLOSE_RUNS, {"closings": given, "now": now})
         failpoints.reach("finish.after_runs")
-        _tally(conn, found, by_run, now, shard)
+        ended = [
+            (
+                row.tenant_id, row.definition_key, by_run[row.run_id].resolution.run_status.value, row.run_started,
+                None if row.finished_at is None else row.ready_at,
+            )
+            for row in found
+        ]  # fmt: skip
+        _tally(conn, ended, now, shard)
         tenants = {tenant_id: UUID(tenant_id) for tenant_id in {row.tenant_id for row in found}}
         closed = []
         for row in found:
@@ -257,14 +264,18 @@ class SqliteDialect:
     def close_successes(
         self, conn: Connection, moment: datetime | None, successes: Sequence[Success], shard: int
     ) -> set[UUID] | None:
-        pairs = dumps([[str(each.job_id), str(each.run_id)] for each in successes])
-        alone = {row[0] for row in _run(conn, _ALONE, {"pairs": pairs})}
-        closings = [
-            Closing(each.job_id, each.run_id, Resolution(RunStatus.SUCCEEDED, JobStatus.SUCCEEDED, result=each.result))
-            for each in successes
-            if str(each.run_id) in alone
-        ]
-        return {closed.run_id for closed in self.close(conn, moment, closings, shard)} if closings else set()
+        now = to_micros(moment or _clock.now())
+        texts = {(run_id := str(each.run_id)): _success_text(each, run_id) for each in successes}
+        found = _run(conn, _CLOSE_SUCCESSES, {"given": f"[{','.join(texts.values())}]", "now": now})
+        failpoints.reach("finish.after_jobs")
+        if not found:
+            return set()
+        alone = texts.values() if len(found) == len(texts) else [texts[row[0]] for row in found]
+        began = dict(_run(conn, _CLOSE_THEIR_RUNS, {"given": f"[{','.join(alone)}]", "now": now}))
+        failpoints.reach("finish.after_runs")
+        ended = [(tenant_id, key, "succeeded", began[run_id], ready_at) for run_id, tenant_id, key, ready_at in found]
+        _tally(conn, ended, now, shard)
+        return None if len(found) == len(successes) else {UUID(row[0]) for row in found}
 
     def wake(self, conn: Connection, queues: Sequence[str]) -> None:
         """Nothing to do: workers watch `PRAGMA data_version`."""
@@ -385,6 +396,11 @@ def _resolution_row(r: Resolution) -> dict[str, Any]:
     return row
 
 
+def _success_text(success: Success, run_id: str) -> str:
+    ids = f'"{success.job_id}","{run_id}"'
+    return f"[{ids}]" if success.result is None else f"[{ids},{dumps(dumps(success.result))}]"
+
+
 class _ClosedRow(NamedTuple):
     job_id: str
     run_id: str
@@ -397,13 +413,13 @@ class _ClosedRow(NamedTuple):
     ready_at: int
 
 
-def _tally(conn: Connection, closed: Sequence[_ClosedRow], by_run: Mapping[str, Closing], now: int, shard: int) -> None:
+def _tally(conn: Connection, ended: Sequence[tuple[str, str, str, int, int | None]], now: int, shard: int) -> None:
+    """Count runs: of which tenant and key, how they ended, when they began, and since when a job that is over was ready."""
     counts: Counter[tuple[str, str, str, int]] = Counter()
-    for row in closed:
-        status = by_run[row.run_id].resolution.run_status
-        counts[row.tenant_id, row.definition_key, status.value, bucket((now - row.run_started) / 1000)] += 1
-        if row.finished_at is not None:
-            counts[row.tenant_id, row.definition_key, "wait", bucket((row.run_started - row.ready_at) / 1000)] += 1
+    for tenant_id, key, status, began, ready_at in ended:
+        counts[tenant_id, key, status, bucket((now - began) / 1000)] += 1
+        if ready_at is not None:
+            counts[tenant_id, key, "wait", bucket((began - ready_at) / 1000)] += 1
     minute = to_micros(minute_of(from_micros(now)))
     cursor = conn.connection.cursor()
     cursor.executemany(_TALLY, [(minute, *key, shard, n) for key, n in counts.items()])
@@ -417,11 +433,11 @@ def _claimed(
         id_, tenant_id, definition_id, key, queue, params, attempt_no, max_attempts, retry_mode, root_id, group_id, trace,
         correlation_id, started,
     ) = row  # fmt: skip
-    job_id = UUID(id_)
+    job_id = id_from(id_)
     return Claim(
         job_id, run_id, *slugs[tenant_id], _uuid(definition_id) if definition_id else None, key, queue,
         {} if params == "{}" else json.loads(params), attempt_no, max_attempts, RETRY_MODES[retry_mode],
-        job_id if root_id == id_ else UUID(root_id), UUID(group_id) if group_id else None, worker, _moment(started),
+        job_id if root_id == id_ else id_from(root_id), UUID(group_id) if group_id else None, worker, _moment(started),
         lease_expires_at, json.loads(trace) if trace else None, correlation_id,
     )  # fmt: skip
 
@@ -501,10 +517,21 @@ _HEARTBEAT = (
     " WHERE penstock_jobs.id = pair.id AND penstock_jobs.run_id = pair.run AND penstock_jobs.status = 'running'"
     " RETURNING penstock_jobs.id, cancel_requested_at"
 )
-_ALONE = (
-    "SELECT j.run_id FROM json_each(:pairs) p JOIN penstock_jobs j ON j.id = json_extract(p.value, '$[0]')"
-    " WHERE j.run_id = json_extract(p.value, '$[1]') AND j.group_id IS NULL"
-    " AND j.tenant_id NOT IN (SELECT tenant_id FROM penstock_webhooks WHERE is_enabled)"
+_GIVEN = (
+    " FROM (SELECT json_extract(value, '$[0]') AS j, json_extract(value, '$[1]') AS r, json_extract(value, '$[2]') AS res"
+    " FROM json_each(:given)) AS f"
+)
+_CLOSE_SUCCESSES = (
+    "UPDATE penstock_jobs SET status = 'succeeded', waits_for = NULL, slot = 0, finished_at = max(:now, started_at),"
+    f" lease_expires_at = NULL, last_error = NULL, result = f.res, crashes = 0{_GIVEN}"
+    " WHERE penstock_jobs.id = f.j AND penstock_jobs.run_id = f.r AND penstock_jobs.status = 'running' AND group_id IS NULL"
+    " AND tenant_id NOT IN (SELECT tenant_id FROM penstock_webhooks WHERE is_enabled)"
+    " RETURNING run_id, tenant_id, definition_key, max(queued_at, scheduled_for)"
+)
+_CLOSE_THEIR_RUNS = (
+    f"UPDATE penstock_runs SET status = 'succeeded', finished_at = max(:now, started_at){_GIVEN}"
+    " WHERE penstock_runs.job_id = f.j AND penstock_runs.id = f.r AND penstock_runs.status = 'running'"
+    " RETURNING penstock_runs.id, started_at"
 )
 _CLOSE_JOBS = (
     "UPDATE penstock_jobs SET status = f.js, waits_for = CASE f.js WHEN 'queued' THEN 'time' END, slot = 0,"
