@@ -24,7 +24,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 PEER = "datajoint==2.3.5"
-OUR_KEYS = 15
+OUR_KEYS = 10
 OUR_TURNS = 2
 BARS = {"refresh": 50.0, "distributed 1": 3.0, "distributed 8": 10.0}
 
@@ -193,7 +193,7 @@ def measure(options: argparse.Namespace) -> dict[str, dict[str, list[float]]]:
                 continue
             for side in sides if turn % 2 == 0 else reversed(sides):
                 often = side.name == "penstock" and role != "refresh"
-                for _ in range(OUR_TURNS if often else 1):
+                for _ in range(OUR_TURNS if often and role == "distributed" else 1):
                     number += 1
                     rate = cell(side, role, keys * OUR_KEYS if often else keys, workers, number)
                     found[name][side.name].append(rate)
