@@ -106,6 +106,39 @@ def test_a_batch_reads_its_parents_in_a_few_statements(
     assert len(reads) < 20
 
 
+@pytest.mark.parametrize("reserve_jobs", [True, False], ids=["distributed", "direct"])
+def test_a_parent_that_many_keys_share_is_read_ahead_for_all_of_them(
+    numbers: Numbers, reads: list[Any], schema: dj.Schema, monkeypatch: pytest.MonkeyPatch, reserve_jobs: bool
+) -> None:
+    monkeypatch.setattr(ahead, "FRESH", 60.0)
+
+    @schema
+    class Method(dj.Lookup):
+        definition = """
+        method : varchar(8)
+        ---
+        power : int32
+        """
+        contents = (("square", 2), ("cube", 3))
+
+    @schema
+    class Power(dj.Computed):
+        definition = """
+        -> Number
+        -> Method
+        ---
+        result : int64
+        """
+
+        def make(self, key: dict[str, Any]) -> None:
+            power, factor = (Method & key).fetch1("power"), (numbers.Number & key).fetch1("factor")
+            self.insert1({**key, "result": factor ** int(power)})
+
+    assert Power.populate(reserve_jobs=reserve_jobs)["success_count"] == 120
+    assert sorted(Power.fetch("result").tolist()) == [4] * 60 + [8] * 60
+    assert len(reads) < 30
+
+
 def test_a_change_is_seen_by_the_keys_after_it(numbers: Numbers) -> None:
     def make(table: Any, key: dict[str, Any]) -> None:
         numbers.product(table, key)

@@ -2,9 +2,9 @@
 what a short make() takes, and the more workers share a machine, the more of it is waiting for one's turn.
 
 So once a key has asked for a row by its own key, the same is read for the keys after it too, in one statement. It is a read
-like any other that came a moment earlier: after the key was claimed, never older than FRESH, each row used once and then read
-anew. Nothing is read ahead of the tables that are being filled, and no blobs; a row that was not there is looked for again;
-and all is forgotten when this populate() writes anything but results.
+like any other that came a moment earlier: after the key was claimed, never older than FRESH, used once by each key; asked
+again, it is read anew. Nothing is read ahead of the tables that are being filled, no blobs and no JSON; a row that was not there
+is looked for again; and all is forgotten when this populate() writes anything but results.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class Ahead:
 
     def over(self, keys: Sequence[Key]) -> Iterator[Key]:
         """The keys one by one; what each asks for is read for the next ones too."""
-        self.forget()
+        for read in self._patterns.values():
+            read.start_over()
         self._keys = keys
         for self._at, key in enumerate(keys):
             yield key
@@ -57,10 +58,10 @@ class Ahead:
         pattern = (table, tuple(wanted))
         read = self._patterns.get(pattern)
         if read is None:
-            read = self._patterns[pattern] = _Read(any(attributes[name].kind == "blob" for name in wanted))
-        asked = tuple(values.values())
-        found = read.take(asked)
-        if found is not None or read.barred or read.last == asked:
+            read = self._patterns[pattern] = _Read(any(attributes[name].kind in ("blob", "json") for name in wanted))
+        asked, again = tuple(values.values()), read.last == self._at
+        found = read.take(self._at, asked)
+        if found is not None or read.barred or again:
             return found
         upcoming = self._keys[self._at : self._at + read.reach()]
         if len(upcoming) < 2:
@@ -75,17 +76,19 @@ class Ahead:
         if not given or given[0] != asked:
             return None  # not the row of its own key
         many = lookup_many(table, tuple(values), pattern[1])
-        read.fill(self._connection.read(lambda conn: many.rows(conn, given)))
-        return read.take(asked)
+        rows = self._connection.read(lambda conn: many.rows(conn, list(dict.fromkeys(given))))
+        read.fill({at: (key, rows[key]) for at, key in enumerate(given, self._at) if key in rows})
+        return read.take(self._at, asked)
 
 
 class _Read:
-    """Rows of one pattern by their keys."""
+    """What was read of one pattern, for the keys after this one by their number."""
 
     def __init__(self, barred: bool) -> None:
         self.barred = barred
-        self.last: tuple[Any, ...] = ()
-        self._rows: dict[tuple[Any, ...], Any] = {}
+        self.last = -1
+        """The key that asked last."""
+        self._rows: dict[int, tuple[tuple[Any, ...], Any]] = {}
         self._number = 0
         self._reach = 1
         self._since = 0.0
@@ -95,14 +98,18 @@ class _Read:
         self._reach = max(1, self._number - len(self._rows)) if self._rows else min(self._reach * GROWTH, FARTHEST)
         return self._reach
 
-    def fill(self, rows: Mapping[tuple[Any, ...], Any]) -> None:
-        self._rows, self._number, self._since = dict(rows), len(rows), time.monotonic()
+    def fill(self, rows: dict[int, tuple[tuple[Any, ...], Any]]) -> None:
+        self._rows, self._number, self._since = rows, len(rows), time.monotonic()
 
-    def take(self, key: tuple[Any, ...]) -> Any | None:
-        found = self._rows.pop(key, None) if time.monotonic() - self._since <= FRESH else None
-        if found is not None:
-            self.last = key
-        return found
+    def take(self, at: int, asked: tuple[Any, ...]) -> Any | None:
+        self.last = at
+        found = self._rows.pop(at, None)
+        fresh = found is not None and found[0] == asked and time.monotonic() - self._since <= FRESH
+        return found[1] if fresh and found is not None else None
 
     def forget(self) -> None:
         self._rows.clear()
+
+    def start_over(self) -> None:
+        self.forget()
+        self.last = -1
