@@ -266,16 +266,9 @@ def _claim_values(request: ClaimRequest) -> dict[str, Any]:
 
 
 def _insert_one(conn: Connection | Bare, moment: datetime | None, job: NewJob) -> Sequence[Any]:
-    """A job without anything rare takes a statement without it, which costs both sides less. By itself it is planned once:
-    the server would plan the first five anew, which takes longer than to write them."""
+    """A job without anything rare takes a statement without it, which costs both sides less."""
     sql = _INSERT_PLAIN if job[_FIRST_RARE:] == _ORDINARY else _INSERT_ONE
-    if not isinstance(conn, Bare):
-        return _run(conn, sql, moment, job._asdict())
-    from penstock.store.dialects import wire
-
-    insert = wire.Statement(_timed(sql, moment is not None), {**job._asdict(), "moment": moment})
-    _, answer = _ask(conn, [wire.Statement(_PLAN_ONCE, {}), insert])
-    return wire.rows(conn.connection, answer)
+    return _run(conn, sql, moment, job._asdict())
 
 
 def _new_row(job: NewJob, number: int) -> dict[str, Any]:
@@ -582,12 +575,10 @@ _OPEN = "coalesce((SELECT array_agg(name ORDER BY name) FROM penstock_queues WHE
 # table that grew since it was last analysed the planner would read and sort everything that waits, and a generic plan, which
 # does not know how few are asked for, would join with the whole table. The sort of what was claimed is so dear to a planner
 # that may not sort that it would also have the statement compiled, which takes longer than to run it.
-_GENERIC = "set_config('plan_cache_mode', 'force_generic_plan', true)"
-_PLAN_ONCE = f"SELECT {_GENERIC}"
 _OFF = ("enable_bitmapscan", "enable_sort", "enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit")
 _GATE = f"""
 SELECT pg_advisory_xact_lock_shared(:lock), {", ".join(f"set_config('{name}', 'off', true)" for name in _OFF)},
-  {_GENERIC}, {_DUE}, {_LIMITED}, {_OPEN}
+  set_config('plan_cache_mode', 'force_generic_plan', true), {_DUE}, {_LIMITED}, {_OPEN}
 """
 
 # Heartbeat and close say `lease_expires_at IS NOT NULL` and `finished_at IS NULL` where they mean "running", which CHECK
