@@ -14,6 +14,8 @@ from psycopg.pq import TransactionStatus
 from sqlalchemy import event, text
 
 from penstock import Failed, Penstock, Succeeded
+from penstock.core.nouns import Claim
+from penstock.queue.claim import claim as claim_next
 from penstock.store.database import Database
 from penstock.store.dialects import postgresql
 from penstock.store.dialects.base import Bare
@@ -207,6 +209,19 @@ def test_heartbeat_and_finish(app: Penstock, statistics: str) -> None:
     assert_by_index(app, lambda: app.queue.finish(bad, Failed("no", delay=0)))
     assert_by_index(app, lambda: app.queue.claim("w:1", 1), 3)  # with the retry that is due
     app.queue.finish_many([(claims[2], Succeeded())])
+
+
+def test_finish_with_the_next_claim(app: Penstock, statistics: str) -> None:
+    """Planned under what the gate has set for the claim."""
+    held = app.queue.claim("w:1", 3)
+    for outcome in (Succeeded(), Succeeded({"n": 1}), Failed("no", delay=3600)):
+        claim = held.pop()
+        report = [(claim.job_id, claim.run_id, outcome)]
+        taken: list[Claim] = []
+        assert_by_index(
+            app, lambda report=report, taken=taken: taken.extend(claim_next(app.ground, "w:1", 1, reports=report)), 3
+        )
+        app.queue.release(taken)
 
 
 def test_enqueue(app: Penstock, statistics: str) -> None:
