@@ -201,8 +201,13 @@ def test_what_was_rolled_back_was_never_read(numbers: Numbers, monkeypatch: pyte
 
 
 def test_blobs_are_read_when_they_are_asked_for(schema: dj.Schema, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-    monkeypatch.setattr(ahead, "lookup_many", lambda *what: asked.append(what))
+    asked, real = [], ahead.lookup_many
+
+    def seen(*what: Any) -> Any:
+        asked.append(what)
+        return real(*what)
+
+    monkeypatch.setattr(ahead, "lookup_many", seen)
 
     @schema
     class Picture(dj.Manual):

@@ -104,8 +104,9 @@ class _Read:
     def take(self, at: int, asked: tuple[Any, ...]) -> Any | None:
         self.last = at
         found = self._rows.pop(at, None)
-        fresh = found is not None and found[0] == asked and time.monotonic() - self._since <= FRESH
-        return found[1] if fresh and found is not None else None
+        if found is None or found[0] != asked or time.monotonic() - self._since > FRESH:
+            return None
+        return found[1]
 
     def forget(self) -> None:
         self._rows.clear()

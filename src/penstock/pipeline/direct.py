@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.pipeline.ahead import Ahead
@@ -83,11 +84,12 @@ class _Missing:
         return tuple(encode_key(self.table.base, key, self.table.connection.backend).values())
 
     def _found(self, keys: list[tuple[Any, ...]]) -> set[tuple[Any, ...]]:
-        connection, found = self.table.connection, set()
+        connection = self.table.connection
+        found: set[tuple[Any, ...]] = set()
         table = physical.table(connection.backend, self.table.base)
         many = lookup_many(table, self._names, ())
         for chunk in (keys[at : at + AT_ONCE] for at in range(0, len(keys), AT_ONCE)):
-            found |= connection.read(lambda conn, chunk=chunk: set(many.rows(conn, chunk)))  # type: ignore[misc]
+            found.update(connection.read(partial(many.rows, keys=chunk)))
         return found
 
 
