@@ -78,30 +78,26 @@ def drain_in_sqlite(url: str, batch: int) -> float:
     find = sqlite._find(1, True, False, False)
     run_ids = [str(uuid.uuid4()) for _ in range(batch)]
     keys = json.dumps(["noop"])
-    closings: str | None = None
+    given: str | None = None
     started = time.perf_counter()
     while True:
         now = time.time_ns() // 1000
         conn.execute("BEGIN IMMEDIATE")
         conn.execute(sqlite._GATE, {"now": now}).fetchall()
-        if closings is not None:
-            conn.execute(sqlite._CLOSE_JOBS, {"closings": closings, "now": now}).fetchall()
-            conn.execute(sqlite._CLOSE_RUNS, {"closings": closings, "now": now})
-        found = conn.execute(find, {"queue0": "default", "keys": keys, "limit": batch, "now": now}).fetchall()
+        if given is not None:
+            [(_, jobs, runs, *_)] = conn.execute(sqlite._SUCCESSES, {"given": given}).fetchall()
+            conn.execute(sqlite._CLOSE_SUCCESSES, {"numbers": jobs, "now": now})
+            conn.execute(sqlite._CLOSE_THEIR_RUNS, {"numbers": runs, "now": now})
+        searched = {"queue0": "default", "keys": keys, "limit": batch, "now": now}
+        [(numbers, rows)] = conn.execute(find, searched).fetchall()
+        found = json.loads(numbers)
         if found:
-            pairs = json.dumps([[row[0], run_id] for row, run_id in zip(found, run_ids, strict=False)])
-            conn.execute(
-                sqlite._TAKE, {"pairs": pairs, "now": now, "lease": now + 60_000_000, "worker": "limit"}
-            ).fetchall()
-            conn.execute(sqlite._OPEN_RUNS, {"pairs": pairs, "now": now, "worker": "limit", "pid": 1})
+            pairs = json.dumps(list(zip(found, run_ids, strict=False)))
+            conn.execute(sqlite._TAKE, {"pairs": pairs, "now": now, "lease": now + 60_000_000, "worker": "limit"})
+            conn.execute(sqlite._OPEN_RUNS, {"numbers": numbers, "now": now, "worker": "limit", "pid": 1})
         conn.execute("COMMIT")
         if not found:
             break
-        closings = json.dumps(
-            [
-                {"j": row[0], "r": run_id, "rs": "succeeded", "js": "succeeded"}
-                for row, run_id in zip(found, run_ids, strict=False)
-            ]
-        )
+        given = json.dumps([(row[0], run_id) for row, run_id in zip(json.loads(rows), run_ids, strict=False)])
     conn.close()
     return time.perf_counter() - started

@@ -88,16 +88,16 @@ text_bug(
 )
 text_bug("sqlite", "retry without its delay", "_CLOSE_JOBS", ":now + CAST(round(f.d * 1000000) AS INTEGER)", ":now")
 text_bug("sqlite", "slot kept by what ended", "_CLOSE_JOBS", "slot = 0", "slot = slot")
-text_bug("sqlite", "success without a fence", "_CLOSE_SUCCESSES", " AND penstock_jobs.run_id = f.r", "")
-text_bug("sqlite", "success of a member alone", "_CLOSE_SUCCESSES", " AND group_id IS NULL", "")
+text_bug("sqlite", "success without a fence", "_SUCCESSES", " AND j.run_id = json_extract(f.value, '$[1]')", "")
+text_bug("sqlite", "success whatever the status", "_SUCCESSES", "j.status = 'running' AND ", "")
+text_bug("sqlite", "success of a member alone", "_SUCCESSES", " AND j.group_id IS NULL", "")
 text_bug(
-    "sqlite", "success kept from webhooks", "_CLOSE_SUCCESSES",
-    " AND tenant_id NOT IN (SELECT tenant_id FROM penstock_webhooks WHERE is_enabled)", "",
+    "sqlite", "success kept from webhooks", "_SUCCESSES",
+    " AND j.tenant_id NOT IN (SELECT tenant_id FROM penstock_webhooks WHERE is_enabled)", "",
 )  # fmt: skip
 text_bug("sqlite", "slot kept by a success", "_CLOSE_SUCCESSES", "slot = 0", "slot = slot")
-text_bug(
-    "sqlite", "run of a success left open", "_CLOSE_THEIR_RUNS", "penstock_runs.id = f.r", "penstock_runs.id = 'x'"
-)
+text_bug("sqlite", "result not kept", "_CLOSE_WITH_RESULTS", "f.result FROM", "NULL FROM")
+text_bug("sqlite", "run of a success left open", "_CLOSE_THEIR_RUNS", "rowid IN", "0 AND rowid IN")
 text_bug("sqlite", "attempts not counted", "_TAKE", "attempt_no = attempt_no + 1", "attempt_no = attempt_no")
 text_bug("sqlite", "claimable after the claim", "_TAKE", "status = 'running', claimable = 0", "claimable = 0")
 text_bug("sqlite", "dedupe without its key", "_INSERT", " ON CONFLICT DO NOTHING", "")
@@ -128,7 +128,7 @@ def _committed_after(constant: str) -> Callable[..., Any]:
 around("run row in a second transaction", sqlite, "_run", _committed_after("_TAKE"))
 around("run closed in a second transaction", sqlite, "_run", _committed_after("_CLOSE_JOBS"))
 around("retry in a second transaction", sqlite, "_run", _committed_after("_CLOSE_RUNS"))
-text_bug("sqlite", "no run row", "_OPEN_RUNS", " WHERE j.run_id =", " WHERE 0 AND j.run_id =")
+text_bug("sqlite", "no run row", "_OPEN_RUNS", "ON j.rowid = f.value", "ON 0")
 
 
 # Decisions.
@@ -319,6 +319,8 @@ def _last_first(patch: Patch) -> None:
 
 HUNTERS = {
     "success without a fence": "a_stale_run_changes_nothing",
+    "success whatever the status": "a_job_runs_once_and_its_run_is_closed_with_it",
+    "result not kept": "a_job_runs_once_and_its_run_is_closed_with_it",
     "success of a member alone": "a_sequential_group_goes_in_order_and_stops",
     "success kept from webhooks": "a_webhook_is_told_of_a_success",
     "run of a success left open": "a_job_runs_once_and_its_run_is_closed_with_it",

@@ -17,7 +17,7 @@ from penstock.queue.record import Report, check_results, close_in, recorded
 from penstock.store import claims
 from penstock.store.database import Tx
 from penstock.store.faults import is_disconnect
-from penstock.store.hot import ClaimRequest, Rehearsed
+from penstock.store.hot import ClaimRequest, Rehearsed, Taken
 
 MAX_BATCH = 1000
 
@@ -100,7 +100,7 @@ def claim_ready(
     try:
         taken = None if reports else _claim_at_once(ground, ready)
         if taken is None:
-            taken = ground.db.transact(lambda tx: _claim_in(ground, tx, request, reports, stale))
+            taken = _claim_whole(ground, request, reports, stale)
     except (DatabaseUnavailable, ConnectionError) as error:
         if not (is_disconnect(error) or is_disconnect(error.__cause__ or error)):
             raise
@@ -120,12 +120,14 @@ def _claim_at_once(ground: Ground, ready: Ready) -> list[Claim] | None:
         return None
     ground.gate, taken = found
     # What was taken is ours whatever the gate said a moment earlier: the claim has looked for itself.
-    return taken if taken or ground.gate.lets_through(rehearsed.expected) else None
+    return taken.claims() if taken.number or ground.gate.lets_through(rehearsed.expected) else None
 
 
-def _claim_in(
-    ground: Ground, tx: Tx, request: ClaimRequest, reports: Sequence[Report], stale: set[UUID]
-) -> list[Claim]:
+def _claim_whole(ground: Ground, request: ClaimRequest, reports: Sequence[Report], stale: set[UUID]) -> list[Claim]:
+    return ground.db.transact(lambda tx: _claim_in(ground, tx, request, reports, stale)).claims()
+
+
+def _claim_in(ground: Ground, tx: Tx, request: ClaimRequest, reports: Sequence[Report], stale: set[UUID]) -> Taken:
     stale.clear()
     entered = ground.gate = claims.gate(tx)
     if reports:
@@ -145,7 +147,7 @@ def _after_lost_reply(
         return taken
     # Other ids for the second try: should the first be committed late, no id fences two runs.
     again = replace(request, run_ids=tuple(new_id() for _ in request.run_ids))
-    return ground.db.transact(lambda tx: _claim_in(ground, tx, again, reports, stale))
+    return _claim_whole(ground, again, reports, stale)
 
 
 def _lease(ground: Ground, given: float | None) -> float:

@@ -16,7 +16,7 @@ from penstock.core.status import JobStatus, RetryMode, RunStatus, WaitsFor
 from penstock.store import failpoints, promote, rows
 from penstock.store.database import Tx
 from penstock.store.dialects import Dialect
-from penstock.store.hot import ClaimRequest, Closed, Closing, Gate, Rehearsed, Success
+from penstock.store.hot import NOTHING_TAKEN, ClaimRequest, Closed, Closing, Gate, Rehearsed, Success, Taken
 from penstock.store.tables import definitions, in_status, jobs, run_in_status, runs, tenants
 
 
@@ -25,7 +25,7 @@ def gate(tx: Tx) -> Gate:
     return tx.dialect.gate(tx.conn, tx.moment)
 
 
-def claim(tx: Tx, entered: Gate, request: ClaimRequest) -> list[Claim]:
+def claim(tx: Tx, entered: Gate, request: ClaimRequest) -> Taken:
     """Claim as many jobs as are asked for, in order, each with its run row. What became due, or got a slot, takes its
     place first."""
     failpoints.reach("claim.before")
@@ -34,7 +34,7 @@ def claim(tx: Tx, entered: Gate, request: ClaimRequest) -> list[Claim]:
     if entered.due or entered.limited:
         promote.admit(tx)
     admitted = request.through(entered)
-    return list(tx.dialect.claim(tx.conn, tx.moment, admitted)) if admitted else []
+    return tx.dialect.claim(tx.conn, tx.moment, admitted) if admitted else NOTHING_TAKEN
 
 
 def rehearse(dialect: Dialect, expected: Gate, request: ClaimRequest, moment: datetime | None) -> Rehearsed | None:
@@ -43,12 +43,11 @@ def rehearse(dialect: Dialect, expected: Gate, request: ClaimRequest, moment: da
     return None if admitted is None else dialect.rehearse(moment, admitted, expected)
 
 
-def enter_and_claim(tx: Tx, rehearsed: Rehearsed) -> tuple[Gate, list[Claim]]:
+def enter_and_claim(tx: Tx, rehearsed: Rehearsed) -> tuple[Gate, Taken]:
     """The same where nothing has changed since the gate was last seen, which is most of the time; nothing is claimed if
     something has."""
     failpoints.reach("claim.before")
-    entered, taken = tx.dialect.enter_and_claim(tx.conn, tx.moment, rehearsed)
-    return entered, list(taken)
+    return tx.dialect.enter_and_claim(tx.conn, tx.moment, rehearsed)
 
 
 def held(tx: Tx, run_ids: Sequence[UUID]) -> list[Claim]:

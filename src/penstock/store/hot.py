@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from penstock.core.decide import Resolution
+from penstock.core.nouns import Claim
 from penstock.core.payload import dumps
 from penstock.core.status import RetryMode
 
@@ -130,6 +131,17 @@ class Closed(NamedTuple):
     tenant_id: UUID
     group_id: UUID | None
     hooked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a claim took. It is read once the transaction is over: others wait for that."""
+
+    number: int
+    claims: Callable[[], list[Claim]]
+
+
+NOTHING_TAKEN = Taken(0, list)
 
 
 class Rehearsed(NamedTuple):

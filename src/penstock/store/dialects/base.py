@@ -13,8 +13,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.engine import URL
 from sqlalchemy.sql import ColumnElement, Executable
 
-from penstock.core.nouns import Claim
-from penstock.store.hot import Alike, ClaimRequest, Closed, Closing, Gate, NewJob, Rehearsed, Success, Written
+from penstock.store.hot import Alike, ClaimRequest, Closed, Closing, Gate, NewJob, Rehearsed, Success, Taken, Written
 
 NAMED = re.compile(r"(?<!:):([a-z_]+)\b")
 """A parameter of a hot statement: `:name`, and not the second colon of a cast."""
@@ -75,15 +74,13 @@ class Dialect(Protocol):
 
     def gate(self, conn: Connection, moment: datetime | None) -> Gate: ...
 
-    def claim(self, conn: Connection, moment: datetime | None, request: ClaimRequest) -> Sequence[Claim]: ...
+    def claim(self, conn: Connection, moment: datetime | None, request: ClaimRequest) -> Taken: ...
 
     def rehearse(self, moment: datetime | None, request: ClaimRequest, expected: Gate) -> Rehearsed:
         """What `enter_and_claim` would have to do anyway, done before."""
         ...
 
-    def enter_and_claim(
-        self, conn: Connection, moment: datetime | None, rehearsed: Rehearsed
-    ) -> tuple[Gate, Sequence[Claim]]:
+    def enter_and_claim(self, conn: Connection, moment: datetime | None, rehearsed: Rehearsed) -> tuple[Gate, Taken]:
         """The gate as it is now, and what was claimed if it was as expected."""
         ...
 

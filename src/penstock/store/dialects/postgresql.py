@@ -32,6 +32,7 @@ from penstock.store.hot import (
     NewJob,
     Rehearsed,
     Success,
+    Taken,
     Written,
     told_once,
 )
@@ -148,9 +149,10 @@ class PostgresDialect:
         (row,) = _run(conn, _GATE, moment, {"lock": GATE_LOCK})
         return _gate(row)
 
-    def claim(self, conn: Connection, moment: datetime | None, request: ClaimRequest) -> Sequence[Claim]:
+    def claim(self, conn: Connection, moment: datetime | None, request: ClaimRequest) -> Taken:
         sql, values = _claim_for(request, guarded=False), _claim_values(request)
-        return [_claimed(row, request.worker) for row in _run(conn, sql, moment, values)]
+        rows = _run(conn, sql, moment, values)
+        return Taken(len(rows), lambda: [_claimed(row, request.worker) for row in rows])
 
     def rehearse(self, moment: datetime | None, request: ClaimRequest, expected: Gate) -> Rehearsed:
         from penstock.store.dialects import wire
@@ -163,15 +165,13 @@ class PostgresDialect:
             each.ready()
         return Rehearsed(expected, request, [gate, claim])
 
-    def enter_and_claim(
-        self, conn: Connection, moment: datetime | None, rehearsed: Rehearsed
-    ) -> tuple[Gate, Sequence[Claim]]:
+    def enter_and_claim(self, conn: Connection, moment: datetime | None, rehearsed: Rehearsed) -> tuple[Gate, Taken]:
         """Gate, claim and COMMIT in one round trip. The claim takes nothing unless it finds the gate as expected."""
         from penstock.store.dialects import wire
 
         gate, claims = _ask(conn, rehearsed.statements)
         (entered,) = wire.rows(conn.connection, gate)
-        return _gate(entered), _claims_in(claims, rehearsed.request)
+        return _gate(entered), Taken(claims.ntuples, lambda: _claims_in(claims, rehearsed.request))
 
     def heartbeat(
         self, conn: Connection, moment: datetime | None, pairs: Sequence[tuple[UUID, UUID]], lease_seconds: float

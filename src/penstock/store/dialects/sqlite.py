@@ -1,5 +1,6 @@
 """SQLite: one writer at a time by BEGIN IMMEDIATE, so what PostgreSQL needs locks for needs none here. Batches
-travel as one JSON argument, because a statement per row costs five times as much."""
+travel as one JSON argument, because a statement per row costs five times as much, and come back as one JSON text: for
+every row that the driver hands out it gives up the interpreter and waits to have it back."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import json
 import sqlite3
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -28,6 +29,7 @@ from penstock.core.payload import dumps
 from penstock.core.position import place, step
 from penstock.store import failpoints
 from penstock.store.hot import (
+    NOTHING_TAKEN,
     RETRY_MODES,
     Alike,
     ClaimRequest,
@@ -37,6 +39,7 @@ from penstock.store.hot import (
     NewJob,
     Rehearsed,
     Success,
+    Taken,
     Written,
     bucket,
     minute_of,
@@ -176,7 +179,7 @@ class SqliteDialect:
         [(due, limited, reserved, queues)] = _run(conn, _GATE, {"now": to_micros(moment or _clock.now())})
         return Gate(bool(due), bool(limited), bool(reserved), tuple(queues.split("\n")) if queues else ())
 
-    def claim(self, conn: Connection, moment: datetime | None, request: ClaimRequest) -> Sequence[Claim]:
+    def claim(self, conn: Connection, moment: datetime | None, request: ClaimRequest) -> Taken:
         now = to_micros(moment or _clock.now())
         find = _find(
             len(request.open), request.keys is not None, request.tenant_id is not None, request.heed_reservations
@@ -187,36 +190,25 @@ class SqliteDialect:
             params["keys"] = dumps(list(request.keys))
         if request.tenant_id is not None:
             params["tenant_id"] = str(request.tenant_id)
-        run_ids = {row[0]: run_id for row, run_id in zip(_run(conn, find, params), request.run_ids, strict=False)}
-        if not run_ids:
-            return []
-        pairs = dumps([[job_id, str(run_id)] for job_id, run_id in run_ids.items()])
+        [(numbers, rows)] = _run(conn, find, params)
+        found = json.loads(numbers)
+        if not found:
+            return NOTHING_TAKEN
+        pairs = ",".join([f'[{number},"{run_id}"]' for number, run_id in zip(found, request.run_ids, strict=False)])
         lease = now + round(request.lease_seconds * 1_000_000)
-        taken = {
-            row[0]: row
-            for row in _run(conn, _TAKE, {"pairs": pairs, "now": now, "lease": lease, "worker": request.worker})
-        }
+        _run(conn, _TAKE, {"pairs": f"[{pairs}]", "now": now, "lease": lease, "worker": request.worker})
         failpoints.reach("claim.after_update")
-        _run(conn, _OPEN_RUNS, {"pairs": pairs, "now": now, "worker": request.worker, "pid": request.pid})
+        _run(conn, _OPEN_RUNS, {"numbers": numbers, "now": now, "worker": request.worker, "pid": request.pid})
         failpoints.reach("claim.after_runs")
-        tenants = _run(conn, _SLUGS, {"ids": dumps(list({row[1] for row in taken.values()}))})
-        slugs = {tenant_id: (UUID(tenant_id), slug) for tenant_id, slug in tenants}
-        lease_expires_at = from_micros(lease)
-        return [
-            _claimed(taken[job_id], run_id, slugs, lease_expires_at, request.worker)
-            for job_id, run_id in run_ids.items()
-            if job_id in taken
-        ]
+        return Taken(len(found), lambda: _claims_in(rows, request, from_micros(lease)))
 
     def rehearse(self, moment: datetime | None, request: ClaimRequest, expected: Gate) -> Rehearsed:
         return Rehearsed(expected, request, None)
 
-    def enter_and_claim(
-        self, conn: Connection, moment: datetime | None, rehearsed: Rehearsed
-    ) -> tuple[Gate, Sequence[Claim]]:
+    def enter_and_claim(self, conn: Connection, moment: datetime | None, rehearsed: Rehearsed) -> tuple[Gate, Taken]:
         entered = self.gate(conn, moment)
         if not entered.lets_through(rehearsed.expected):
-            return entered, ()
+            return entered, NOTHING_TAKEN
         return entered, self.claim(conn, moment, replace(rehearsed.request, heed_reservations=entered.reserved))
 
     def heartbeat(
@@ -265,17 +257,22 @@ class SqliteDialect:
         self, conn: Connection, moment: datetime | None, successes: Sequence[Success], shard: int
     ) -> set[UUID] | None:
         now = to_micros(moment or _clock.now())
-        texts = {(run_id := str(each.run_id)): _success_text(each, run_id) for each in successes}
-        found = _run(conn, _CLOSE_SUCCESSES, {"given": f"[{','.join(texts.values())}]", "now": now})
-        failpoints.reach("finish.after_jobs")
-        if not found:
+        given = ",".join(dict.fromkeys([f'["{each.job_id}","{each.run_id}"]' for each in successes]))
+        [(number, jobs, runs, run_ids, facts)] = _run(conn, _SUCCESSES, {"given": f"[{given}]"})
+        if not number:
             return set()
-        alone = texts.values() if len(found) == len(texts) else [texts[row[0]] for row in found]
-        began = dict(_run(conn, _CLOSE_THEIR_RUNS, {"given": f"[{','.join(alone)}]", "now": now}))
+        results = {str(each.run_id): dumps(each.result) for each in successes if each.result is not None}
+        if results:
+            pairs = zip(json.loads(jobs), json.loads(run_ids), strict=True)
+            told = dumps([(job, results.get(run_id)) for job, run_id in pairs])
+            _run(conn, _CLOSE_WITH_RESULTS, {"given": told, "now": now})
+        else:
+            _run(conn, _CLOSE_SUCCESSES, {"numbers": jobs, "now": now})
+        failpoints.reach("finish.after_jobs")
+        _run(conn, _CLOSE_THEIR_RUNS, {"numbers": runs, "now": now})
         failpoints.reach("finish.after_runs")
-        ended = [(tenant_id, key, "succeeded", began[run_id], ready_at) for run_id, tenant_id, key, ready_at in found]
-        _tally(conn, ended, now, shard)
-        return None if len(found) == len(successes) else {UUID(row[0]) for row in found}
+        _tally(conn, map(tuple, json.loads(facts)), now, shard)
+        return None if number == len(successes) else {id_from(each) for each in json.loads(run_ids)}
 
     def wake(self, conn: Connection, queues: Sequence[str]) -> None:
         """Nothing to do: workers watch `PRAGMA data_version`."""
@@ -396,11 +393,6 @@ def _resolution_row(r: Resolution) -> dict[str, Any]:
     return row
 
 
-def _success_text(success: Success, run_id: str) -> str:
-    ids = f'"{success.job_id}","{run_id}"'
-    return f"[{ids}]" if success.result is None else f"[{ids},{dumps(dumps(success.result))}]"
-
-
 class _ClosedRow(NamedTuple):
     job_id: str
     run_id: str
@@ -413,29 +405,34 @@ class _ClosedRow(NamedTuple):
     ready_at: int
 
 
-def _tally(conn: Connection, ended: Sequence[tuple[str, str, str, int, int | None]], now: int, shard: int) -> None:
+def _tally(conn: Connection, ended: Iterable[tuple[str, str, str, int, int | None]], now: int, shard: int) -> None:
     """Count runs: of which tenant and key, how they ended, when they began, and since when a job that is over was ready."""
     counts: Counter[tuple[str, str, str, int]] = Counter()
-    for tenant_id, key, status, began, ready_at in ended:
-        counts[tenant_id, key, status, bucket((now - began) / 1000)] += 1
+    for (tenant_id, key, status, began, ready_at), number in Counter(ended).items():
+        counts[tenant_id, key, status, bucket((now - began) / 1000)] += number
         if ready_at is not None:
-            counts[tenant_id, key, "wait", bucket((began - ready_at) / 1000)] += 1
+            counts[tenant_id, key, "wait", bucket((began - ready_at) / 1000)] += number
     minute = to_micros(minute_of(from_micros(now)))
     cursor = conn.connection.cursor()
     cursor.executemany(_TALLY, [(minute, *key, shard, n) for key, n in counts.items()])
     cursor.close()
 
 
-def _claimed(
-    row: Any, run_id: UUID, slugs: Mapping[str, tuple[UUID, str]], lease_expires_at: datetime, worker: str
-) -> Claim:
+def _claims_in(rows: str, request: ClaimRequest, lease_expires_at: datetime) -> list[Claim]:
+    return [
+        _claimed(row, run_id, lease_expires_at, request.worker)
+        for row, run_id in zip(json.loads(rows), request.run_ids, strict=False)
+    ]
+
+
+def _claimed(row: Any, run_id: UUID, lease_expires_at: datetime, worker: str) -> Claim:
     (
-        id_, tenant_id, definition_id, key, queue, params, attempt_no, max_attempts, retry_mode, root_id, group_id, trace,
+        id_, tenant_id, slug, definition_id, key, queue, params, attempt_no, max_attempts, retry_mode, root_id, group_id, trace,
         correlation_id, started,
     ) = row  # fmt: skip
     job_id = id_from(id_)
     return Claim(
-        job_id, run_id, *slugs[tenant_id], _uuid(definition_id) if definition_id else None, key, queue,
+        job_id, run_id, _uuid(tenant_id), slug, _uuid(definition_id) if definition_id else None, key, queue,
         {} if params == "{}" else json.loads(params), attempt_no, max_attempts, RETRY_MODES[retry_mode],
         job_id if root_id == id_ else id_from(root_id), UUID(group_id) if group_id else None, worker, _moment(started),
         lease_expires_at, json.loads(trace) if trace else None, correlation_id,
@@ -457,13 +454,22 @@ def _find(queues: int, keys: bool, tenant: bool, heed_reservations: bool) -> str
     if heed_reservations:
         extra += " AND tenant_id NOT IN (SELECT tenant_id FROM penstock_reservations WHERE status = 'active' AND expires_at > :now)"
     lanes = [
-        "SELECT id, priority, position, queued_at FROM (SELECT id, priority, position, queued_at FROM penstock_jobs"
+        "SELECT number, id, priority, position, queued_at FROM"
+        " (SELECT rowid AS number, id, priority, position, queued_at FROM penstock_jobs"
         f" WHERE claimable AND queue = :queue{i}{extra} ORDER BY priority, position, queued_at, id LIMIT :limit)"
         for i in range(queues)
     ]
-    return " UNION ALL ".join(lanes) + " ORDER BY priority, position, queued_at, id LIMIT :limit"
+    first = " UNION ALL ".join(lanes) + " ORDER BY priority, position, queued_at, id LIMIT :limit"
+    return (
+        f"SELECT json_group_array(f.number), json_group_array(json_array({_CLAIMED})) FROM ({first}) AS f"
+        " CROSS JOIN penstock_jobs j ON j.rowid = f.number CROSS JOIN penstock_tenants t ON t.id = j.tenant_id"
+    )
 
 
+_CLAIMED = (
+    "j.id, j.tenant_id, t.slug, j.definition_id, j.definition_key, j.queue, j.params, j.attempt_no + 1, j.max_attempts,"
+    " j.retry_mode, j.root_id, j.group_id, j.trace, j.correlation_id, max(:now, j.queued_at)"
+)
 _COLUMNS = (
     "id, tenant_id, definition_id, definition_key, queue, claimable, waits_for, priority, position, params, source,"
     " source_ref, dedupe_key, correlation_id, scheduled_for, created_at, queued_at, max_attempts, retry_mode, root_id,"
@@ -496,42 +502,46 @@ _GATE = (
     " EXISTS (SELECT 1 FROM penstock_reservations WHERE status = 'active'),"
     " (SELECT group_concat(name, char(10)) FROM penstock_queues WHERE NOT paused)"
 )
+# Found and taken under the write lock: what was read of a job a moment ago still holds, and its row number too.
 _TAKE = (
     "UPDATE penstock_jobs SET status = 'running', claimable = 0, started_at = coalesce(started_at, max(:now, queued_at)),"
-    " lease_expires_at = :lease, claimed_by = :worker, attempt_no = attempt_no + 1, run_id = pair.run_id"
-    " FROM (SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS run_id FROM json_each(:pairs)) AS pair"
-    " WHERE penstock_jobs.id = pair.id AND penstock_jobs.status = 'queued'"
-    " RETURNING penstock_jobs.id, tenant_id, definition_id, definition_key, queue, params, attempt_no, max_attempts,"
-    " retry_mode, root_id, group_id, trace, correlation_id, max(:now, queued_at) AS run_started"
+    " lease_expires_at = :lease, claimed_by = :worker, attempt_no = attempt_no + 1, run_id = f.run_id"
+    " FROM (SELECT json_extract(value, '$[0]') AS number, json_extract(value, '$[1]') AS run_id FROM json_each(:pairs)) AS f"
+    " WHERE penstock_jobs.rowid = f.number"
 )
 _OPEN_RUNS = (
     "INSERT INTO penstock_runs (job_id, attempt_no, id, tenant_id, status, worker_id, pid, definition_id, started_at)"
     " SELECT j.id, j.attempt_no, j.run_id, j.tenant_id, 'running', :worker, :pid, j.definition_id, max(:now, j.queued_at)"
-    " FROM json_each(:pairs) p JOIN penstock_jobs j ON j.id = json_extract(p.value, '$[0]')"
-    " WHERE j.run_id = json_extract(p.value, '$[1]')"
+    " FROM json_each(:numbers) f CROSS JOIN penstock_jobs j ON j.rowid = f.value"
 )
-_SLUGS = "SELECT id, slug FROM penstock_tenants WHERE id IN (SELECT value FROM json_each(:ids))"
 _HEARTBEAT = (
     "UPDATE penstock_jobs SET lease_expires_at = :lease"
     " FROM (SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS run FROM json_each(:pairs)) AS pair"
     " WHERE penstock_jobs.id = pair.id AND penstock_jobs.run_id = pair.run AND penstock_jobs.status = 'running'"
     " RETURNING penstock_jobs.id, cancel_requested_at"
 )
-_GIVEN = (
-    " FROM (SELECT json_extract(value, '$[0]') AS j, json_extract(value, '$[1]') AS r, json_extract(value, '$[2]') AS res"
-    " FROM json_each(:given)) AS f"
+# Likewise: once seen to be ours, they are closed by their row numbers.
+_SUCCESSES = (
+    "SELECT count(*), json_group_array(j.rowid), json_group_array(r.rowid), json_group_array(r.id), json_group_array("
+    "json_array(j.tenant_id, j.definition_key, 'succeeded', r.started_at, max(j.queued_at, j.scheduled_for)))"
+    " FROM json_each(:given) f"
+    " CROSS JOIN penstock_jobs j ON j.id = json_extract(f.value, '$[0]')"
+    " CROSS JOIN penstock_runs r ON r.job_id = j.id AND r.attempt_no = j.attempt_no"
+    " WHERE j.status = 'running' AND j.run_id = json_extract(f.value, '$[1]') AND r.id = j.run_id AND j.group_id IS NULL"
+    " AND j.tenant_id NOT IN (SELECT tenant_id FROM penstock_webhooks WHERE is_enabled)"
 )
-_CLOSE_SUCCESSES = (
-    "UPDATE penstock_jobs SET status = 'succeeded', waits_for = NULL, slot = 0, finished_at = max(:now, started_at),"
-    f" lease_expires_at = NULL, last_error = NULL, result = f.res, crashes = 0{_GIVEN}"
-    " WHERE penstock_jobs.id = f.j AND penstock_jobs.run_id = f.r AND penstock_jobs.status = 'running' AND group_id IS NULL"
-    " AND tenant_id NOT IN (SELECT tenant_id FROM penstock_webhooks WHERE is_enabled)"
-    " RETURNING run_id, tenant_id, definition_key, max(queued_at, scheduled_for)"
+_SUCCEEDED = (
+    "UPDATE penstock_jobs SET status = 'succeeded', slot = 0, finished_at = max(:now, started_at), lease_expires_at = NULL,"
+    " last_error = NULL, crashes = 0, result = "
+)
+_CLOSE_SUCCESSES = f"{_SUCCEEDED}NULL WHERE rowid IN (SELECT value FROM json_each(:numbers))"
+_CLOSE_WITH_RESULTS = (
+    f"{_SUCCEEDED}f.result FROM (SELECT json_extract(value, '$[0]') AS number, json_extract(value, '$[1]') AS result"
+    " FROM json_each(:given)) AS f WHERE penstock_jobs.rowid = f.number"
 )
 _CLOSE_THEIR_RUNS = (
-    f"UPDATE penstock_runs SET status = 'succeeded', finished_at = max(:now, started_at){_GIVEN}"
-    " WHERE penstock_runs.job_id = f.j AND penstock_runs.id = f.r AND penstock_runs.status = 'running'"
-    " RETURNING penstock_runs.id, started_at"
+    "UPDATE penstock_runs SET status = 'succeeded', finished_at = max(:now, started_at)"
+    " WHERE rowid IN (SELECT value FROM json_each(:numbers))"
 )
 _CLOSE_JOBS = (
     "UPDATE penstock_jobs SET status = f.js, waits_for = CASE f.js WHEN 'queued' THEN 'time' END, slot = 0,"

@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 
 from penstock.core.status import JobStatus, RetryMode, RunStatus, Source, WaitsFor
-from penstock.store.tables.base import check_filled, check_in, metadata, where
+from penstock.store.tables.base import check_filled, check_in, metadata, one_of, where
 from penstock.store.types import Id, JsonDoc, UtcTime
 
 jobs = Table(
@@ -77,7 +77,7 @@ jobs = Table(
     CheckConstraint("claimable = (status = 'queued' AND waits_for IS NULL)", name="claimable_is_queued_and_free"),
     CheckConstraint("waits_for IS NULL OR status = 'queued'", name="only_queued_jobs_wait"),
     CheckConstraint(
-        "(finished_at IS NOT NULL) = (status IN ('succeeded', 'failed', 'canceled', 'dead_letter'))",
+        f"(finished_at IS NOT NULL) = ({one_of('status', 'succeeded', 'failed', 'canceled', 'dead_letter')})",
         name="finished_exactly_if_terminal",
     ),
     CheckConstraint(

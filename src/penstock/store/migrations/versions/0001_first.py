@@ -100,7 +100,7 @@ def _create_tables() -> None:
         sa.Column("created_by", sa.Text(), nullable=True),
         sa.Column("trace", JsonDoc, nullable=True),
         sa.CheckConstraint(
-            "(finished_at IS NOT NULL) = (status IN ('succeeded', 'failed', 'canceled', 'dead_letter'))",
+            "(finished_at IS NOT NULL) = (status = 'succeeded' OR status = 'failed' OR status = 'canceled' OR status = 'dead_letter')",
             name=op.f("ck_penstock_jobs_finished_exactly_if_terminal"),
         ),
         sa.CheckConstraint(
@@ -114,19 +114,25 @@ def _create_tables() -> None:
             "claimable = (status = 'queued' AND waits_for IS NULL)",
             name=op.f("ck_penstock_jobs_claimable_is_queued_and_free"),
         ),
-        sa.CheckConstraint("retry_mode IN ('requeue', 'chain')", name=op.f("ck_penstock_jobs_retry_mode_known")),
         sa.CheckConstraint(
-            "source IN ('manual', 'event', 'schedule', 'system')", name=op.f("ck_penstock_jobs_source_known")
+            "retry_mode = 'requeue' OR retry_mode = 'chain'", name=op.f("ck_penstock_jobs_retry_mode_known")
+        ),
+        sa.CheckConstraint(
+            "source = 'manual' OR source = 'event' OR source = 'schedule' OR source = 'system'",
+            name=op.f("ck_penstock_jobs_source_known"),
         ),
         sa.CheckConstraint(
             "status <> 'running' OR (run_id IS NOT NULL AND started_at IS NOT NULL)",
             name=op.f("ck_penstock_jobs_running_has_a_run"),
         ),
         sa.CheckConstraint(
-            "status IN ('queued', 'running', 'succeeded', 'failed', 'canceled', 'dead_letter')",
+            "status = 'queued' OR status = 'running' OR status = 'succeeded' OR status = 'failed' OR status = 'canceled' OR status = 'dead_letter'",
             name=op.f("ck_penstock_jobs_status_known"),
         ),
-        sa.CheckConstraint("waits_for IN ('time', 'group', 'limit')", name=op.f("ck_penstock_jobs_waits_for_known")),
+        sa.CheckConstraint(
+            "waits_for = 'time' OR waits_for = 'group' OR waits_for = 'limit'",
+            name=op.f("ck_penstock_jobs_waits_for_known"),
+        ),
         sa.CheckConstraint(
             "waits_for IS NULL OR status = 'queued'", name=op.f("ck_penstock_jobs_only_queued_jobs_wait")
         ),
@@ -297,7 +303,7 @@ def _create_tables() -> None:
             "status <> 'running' OR exit_code IS NULL", name=op.f("ck_penstock_runs_running_has_no_exit_code")
         ),
         sa.CheckConstraint(
-            "status IN ('running', 'succeeded', 'failed', 'timeout', 'canceled', 'skipped')",
+            "status = 'running' OR status = 'succeeded' OR status = 'failed' OR status = 'timeout' OR status = 'canceled' OR status = 'skipped'",
             name=op.f("ck_penstock_runs_status_known"),
         ),
         sa.CheckConstraint("attempt_no >= 1", name=op.f("ck_penstock_runs_attempt_no_positive")),
@@ -386,7 +392,9 @@ def _create_tables() -> None:
         sa.Column("version", sa.Integer(), server_default=sa.text("1"), nullable=False),
         sa.Column("created_at", UtcTime(), nullable=False),
         sa.Column("updated_at", UtcTime(), nullable=False),
-        sa.CheckConstraint("retry_mode IN ('requeue', 'chain')", name=op.f("ck_penstock_definitions_retry_mode_known")),
+        sa.CheckConstraint(
+            "retry_mode = 'requeue' OR retry_mode = 'chain'", name=op.f("ck_penstock_definitions_retry_mode_known")
+        ),
         sa.CheckConstraint("length(key) > 0", name=op.f("ck_penstock_definitions_key_filled")),
         sa.CheckConstraint("max_attempts >= 1", name=op.f("ck_penstock_definitions_max_attempts_positive")),
         sa.CheckConstraint(
@@ -444,9 +452,10 @@ def _create_tables() -> None:
         sa.Column("label", sa.Text(), nullable=True),
         sa.Column("created_by", sa.Text(), nullable=True),
         sa.Column("created_at", UtcTime(), nullable=False),
-        sa.CheckConstraint("mode IN ('sequential', 'parallel')", name=op.f("ck_penstock_groups_mode_known")),
+        sa.CheckConstraint("mode = 'sequential' OR mode = 'parallel'", name=op.f("ck_penstock_groups_mode_known")),
         sa.CheckConstraint(
-            "on_failure IN ('stop', 'continue', 'skip')", name=op.f("ck_penstock_groups_on_failure_known")
+            "on_failure = 'stop' OR on_failure = 'continue' OR on_failure = 'skip'",
+            name=op.f("ck_penstock_groups_on_failure_known"),
         ),
         sa.ForeignKeyConstraint(
             ["tenant_id"],
@@ -475,7 +484,7 @@ def _create_tables() -> None:
             "role <> 'super_admin' OR tenant_id IS NULL", name=op.f("ck_penstock_principals_super_admin_is_global")
         ),
         sa.CheckConstraint(
-            "role IN ('super_admin', 'tenant_admin', 'operator', 'viewer', 'worker')",
+            "role = 'super_admin' OR role = 'tenant_admin' OR role = 'operator' OR role = 'viewer' OR role = 'worker'",
             name=op.f("ck_penstock_principals_role_known"),
         ),
         sa.CheckConstraint(
@@ -507,7 +516,8 @@ def _create_tables() -> None:
             name=op.f("ck_penstock_reservations_ended_exactly_if_not_active"),
         ),
         sa.CheckConstraint(
-            "status IN ('active', 'released', 'expired')", name=op.f("ck_penstock_reservations_status_known")
+            "status = 'active' OR status = 'released' OR status = 'expired'",
+            name=op.f("ck_penstock_reservations_status_known"),
         ),
         sa.CheckConstraint("expires_at > reserved_at", name=op.f("ck_penstock_reservations_expires_later")),
         sa.CheckConstraint("length(reserved_by) > 0", name=op.f("ck_penstock_reservations_reserved_by_filled")),
@@ -566,7 +576,9 @@ def _create_tables() -> None:
         sa.Column("error", sa.Text(), nullable=True),
         sa.Column("duration_ms", sa.Integer(), nullable=True),
         sa.Column("created_at", UtcTime(), nullable=False),
-        sa.CheckConstraint("status IN ('delivered', 'failed')", name=op.f("ck_penstock_deliveries_status_known")),
+        sa.CheckConstraint(
+            "status = 'delivered' OR status = 'failed'", name=op.f("ck_penstock_deliveries_status_known")
+        ),
         sa.ForeignKeyConstraint(
             ["tenant_id", "webhook_id"],
             ["penstock_webhooks.tenant_id", "penstock_webhooks.id"],
@@ -631,15 +643,20 @@ def _create_tables() -> None:
             "(trigger_type = 'event' AND event_name IS NOT NULL AND cron_expr IS NULL) OR (trigger_type = 'schedule' AND cron_expr IS NOT NULL AND timezone IS NOT NULL AND event_name IS NULL)",
             name=op.f("ck_penstock_triggers_event_or_schedule"),
         ),
-        sa.CheckConstraint("catch_up IN ('skip', 'latest', 'all')", name=op.f("ck_penstock_triggers_catch_up_known")),
-        sa.CheckConstraint("dst_gap IN ('shift', 'skip')", name=op.f("ck_penstock_triggers_dst_gap_known")),
-        sa.CheckConstraint("dst_overlap IN ('first', 'both')", name=op.f("ck_penstock_triggers_dst_overlap_known")),
         sa.CheckConstraint(
-            "overlap IN ('allow', 'skip', 'buffer_one', 'cancel_running')",
+            "catch_up = 'skip' OR catch_up = 'latest' OR catch_up = 'all'",
+            name=op.f("ck_penstock_triggers_catch_up_known"),
+        ),
+        sa.CheckConstraint("dst_gap = 'shift' OR dst_gap = 'skip'", name=op.f("ck_penstock_triggers_dst_gap_known")),
+        sa.CheckConstraint(
+            "dst_overlap = 'first' OR dst_overlap = 'both'", name=op.f("ck_penstock_triggers_dst_overlap_known")
+        ),
+        sa.CheckConstraint(
+            "overlap = 'allow' OR overlap = 'skip' OR overlap = 'buffer_one' OR overlap = 'cancel_running'",
             name=op.f("ck_penstock_triggers_overlap_known"),
         ),
         sa.CheckConstraint(
-            "trigger_type IN ('event', 'schedule')", name=op.f("ck_penstock_triggers_trigger_type_known")
+            "trigger_type = 'event' OR trigger_type = 'schedule'", name=op.f("ck_penstock_triggers_trigger_type_known")
         ),
         sa.CheckConstraint(
             "dedupe_window_seconds >= 0 AND jitter_seconds >= 0", name=op.f("ck_penstock_triggers_windows_positive")
@@ -704,7 +721,10 @@ def _create_tables() -> None:
         sa.CheckConstraint(
             "outcome = 'fired' OR reason IS NOT NULL", name=op.f("ck_penstock_ticks_reason_unless_fired")
         ),
-        sa.CheckConstraint("outcome IN ('fired', 'skipped', 'error')", name=op.f("ck_penstock_ticks_outcome_known")),
+        sa.CheckConstraint(
+            "outcome = 'fired' OR outcome = 'skipped' OR outcome = 'error'",
+            name=op.f("ck_penstock_ticks_outcome_known"),
+        ),
         sa.ForeignKeyConstraint(
             ["tenant_id", "trigger_id"],
             ["penstock_triggers.tenant_id", "penstock_triggers.id"],
