@@ -260,10 +260,8 @@ def test_held_claims_are_found_by_their_runs(app: Penstock) -> None:
 
 
 def test_a_run_id_of_nobody_is_lost(app: Penstock) -> None:
-    from dataclasses import replace
-
     numbered(app, [1])
     taken = claim_one(app)
     with pytest.raises(LeaseLost):
-        app.queue.finish(replace(taken, run_id=uuid4()), Succeeded())
+        app.queue.finish(taken._replace(run_id=uuid4()), Succeeded())
     assert app.jobs.get(taken.job_id).status is JobStatus.RUNNING

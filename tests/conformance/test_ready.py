@@ -29,17 +29,17 @@ def ready(app: Penstock) -> Ready:
 
 def test_it_finds_what_came_since(app: Penstock, ready: Ready) -> None:
     job = app.enqueue("work")
-    [claim] = claim_ready(app.ground, ready)
+    [claim] = claim_ready(app.ground, ready).claims()
     assert claim.job_id == job.id
     assert claim.run_id in ready.request.run_ids
-    assert claim_ready(app.ground, make_ready(app.ground, "w:1", 5)) == []
+    assert claim_ready(app.ground, make_ready(app.ground, "w:1", 5)).claims() == []
     assert app.doctor().violations == ()
 
 
 def test_it_heeds_what_was_paused_since(app: Penstock, ready: Ready) -> None:
     app.enqueue("work")
     app.queues.pause("default")
-    assert claim_ready(app.ground, ready) == []
+    assert claim_ready(app.ground, ready).claims() == []
     app.queues.resume("default")
     assert len(app.queue.claim("w:1", 5)) == 1
 
@@ -47,31 +47,31 @@ def test_it_heeds_what_was_paused_since(app: Penstock, ready: Ready) -> None:
 def test_it_heeds_a_reservation_made_since(app: Penstock, ready: Ready) -> None:
     app.enqueue("work")
     with app.reserve():
-        assert claim_ready(app.ground, ready) == []
+        assert claim_ready(app.ground, ready).claims() == []
     assert len(app.queue.claim("w:1", 5)) == 1
 
 
 def test_it_takes_what_became_due_since(app: Penstock, ready: Ready) -> None:
     app.enqueue("work", delay=0.05)
     time.sleep(0.1)
-    assert len(claim_ready(app.ground, ready)) == 1
+    assert len(claim_ready(app.ground, ready).claims()) == 1
 
 
 def test_it_heeds_a_limit_set_since(app: Penstock, ready: Ready) -> None:
     app.define("narrow", max_running=1)
     app.enqueue_many("narrow", [{}] * 3)
-    assert len(claim_ready(app.ground, ready)) == 1
+    assert len(claim_ready(app.ground, ready).claims()) == 1
     assert app.queue.claim("w:2", 5) == []
 
 
 def test_it_takes_from_a_queue_that_was_made_since(app: Penstock, ready: Ready) -> None:
     app.enqueue("work", queue="another")
-    assert len(claim_ready(app.ground, ready)) == 1
+    assert len(claim_ready(app.ground, ready).claims()) == 1
 
 
 def test_what_ends_with_it_ends_first(app: Penstock, ready: Ready) -> None:
     first, second = app.enqueue("work"), app.enqueue("work")
     [held] = app.queue.claim("w:1", 1)
-    [claim] = claim_ready(app.ground, ready, [(held.job_id, held.run_id, Succeeded())])
+    [claim] = claim_ready(app.ground, ready, [(held.job_id, held.run_id, Succeeded())]).claims()
     assert (held.job_id, claim.job_id) == (first.id, second.id)
     assert app.jobs.get(first.id).status.value == "succeeded"

@@ -10,6 +10,9 @@ DEFAULT_TENANT_ID = UUID("00000000-0000-7000-8000-000000000001")
 """The tenant of embedded use. Made by the first migration; nobody needs to name it."""
 
 _UNKNOWN = SafeUUID.unknown
+_blank = object.__new__
+_set_number = UUID.__dict__["int"].__set__
+_set_safety = UUID.__dict__["is_safe"].__set__
 
 
 def new_id() -> UUID:
@@ -22,8 +25,8 @@ def id_from(text: str) -> UUID:
 
 
 def id_of(number: int) -> UUID:
-    """The UUID of a number that is known to be one: its own constructor takes twice as long, to check."""
-    made = object.__new__(UUID)
-    object.__setattr__(made, "int", number)
-    object.__setattr__(made, "is_safe", _UNKNOWN)
+    """The UUID of a number that is known to be one: its own constructor takes four times as long, to check."""
+    made = _blank(UUID)
+    _set_number(made, number)
+    _set_safety(made, _UNKNOWN)
     return made

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from penstock.core.decide import RetryPolicy
@@ -123,9 +123,8 @@ class Run:
     log_path: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A job given to a worker, with the run that fences it."""
+class Claim(NamedTuple):
+    """A job given to a worker, with the run that fences it. A tuple, because one is made for every run."""
 
     job_id: UUID
     run_id: UUID

@@ -47,7 +47,7 @@ def claim(
         lease_seconds=lease_seconds,
         pid=pid,
     )
-    return claim_ready(ground, ready, reports, lost)
+    return claim_ready(ground, ready, reports, lost).claims()
 
 
 class Ready(NamedTuple):
@@ -91,9 +91,7 @@ def _rehearsed(ground: Ground, request: ClaimRequest) -> Rehearsed | None:
     return claims.rehearse(ground.db.dialect, expected, request, ground.db.moment())
 
 
-def claim_ready(
-    ground: Ground, ready: Ready, reports: Sequence[Report] = (), lost: set[UUID] | None = None
-) -> list[Claim]:
+def claim_ready(ground: Ground, ready: Ready, reports: Sequence[Report] = (), lost: set[UUID] | None = None) -> Taken:
     check_results(reports)
     request = ready.request
     stale: set[UUID] = set()
@@ -110,7 +108,7 @@ def claim_ready(
     return taken
 
 
-def _claim_at_once(ground: Ground, ready: Ready) -> list[Claim] | None:
+def _claim_at_once(ground: Ground, ready: Ready) -> Taken | None:
     """Where the gate is as it was when it was last seen. None if it is not."""
     rehearsed = ready.rehearsed
     if rehearsed is None or rehearsed.expected != ground.gate:
@@ -120,11 +118,11 @@ def _claim_at_once(ground: Ground, ready: Ready) -> list[Claim] | None:
         return None
     ground.gate, taken = found
     # What was taken is ours whatever the gate said a moment earlier: the claim has looked for itself.
-    return taken.claims() if taken.number or ground.gate.lets_through(rehearsed.expected) else None
+    return taken if taken.number or ground.gate.lets_through(rehearsed.expected) else None
 
 
-def _claim_whole(ground: Ground, request: ClaimRequest, reports: Sequence[Report], stale: set[UUID]) -> list[Claim]:
-    return ground.db.transact(lambda tx: _claim_in(ground, tx, request, reports, stale)).claims()
+def _claim_whole(ground: Ground, request: ClaimRequest, reports: Sequence[Report], stale: set[UUID]) -> Taken:
+    return ground.db.transact(lambda tx: _claim_in(ground, tx, request, reports, stale))
 
 
 def _claim_in(ground: Ground, tx: Tx, request: ClaimRequest, reports: Sequence[Report], stale: set[UUID]) -> Taken:
@@ -135,16 +133,14 @@ def _claim_in(ground: Ground, tx: Tx, request: ClaimRequest, reports: Sequence[R
     return claims.claim(tx, entered, request)
 
 
-def _after_lost_reply(
-    ground: Ground, request: ClaimRequest, reports: Sequence[Report], stale: set[UUID]
-) -> list[Claim]:
+def _after_lost_reply(ground: Ground, request: ClaimRequest, reports: Sequence[Report], stale: set[UUID]) -> Taken:
     """The commit may have happened. Our run ids tell: what carries them is ours already."""
     with ground.db.read() as tx:
         taken = claims.held(tx, request.run_ids)
         closed = recorded(tx, reports) if reports else set()
     if taken or (reports and closed):
         stale.update({run_id for _, run_id, _ in reports} - closed)
-        return taken
+        return Taken(len(taken), lambda: taken)
     # Other ids for the second try: should the first be committed late, no id fences two runs.
     again = replace(request, run_ids=tuple(new_id() for _ in request.run_ids))
     return _claim_whole(ground, again, reports, stale)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from queue import Empty, SimpleQueue
 
 from penstock.core.nouns import Claim
@@ -13,14 +14,31 @@ class Flight:
 
     def __init__(self) -> None:
         self.runs: set[RunControl] = set()
+        self._expected = 0
+        self._arrived = 0
+        self._boarding = threading.Lock()
         self.ready: SimpleQueue[RunControl | None] = SimpleQueue()
         self.inbox: SimpleQueue[RunControl | None] = SimpleQueue()
         """Finished runs; None says that there may be work."""
 
-    def board(self, controls: list[RunControl]) -> None:
+    @property
+    def held(self) -> int:
+        """How many runs are in our hands, those included that are claimed and about to board."""
+        arrived = self._arrived  # read first: a run that boards now is counted twice for a moment, and never not at all
+        return len(self.runs) + self._expected - arrived
+
+    def expect(self, number: int) -> None:
+        """So many are about to board. Only one thread may say so."""
+        self._expected += number
+
+    def board(self, controls: list[RunControl], instead_of: int) -> None:
+        """The runs of claims that were expected."""
         self.runs.update(controls)
+        put = self.ready.put
         for control in controls:
-            self.ready.put(control)
+            put(control)
+        with self._boarding:
+            self._arrived += instead_of
 
     def land(self, control: RunControl) -> None:
         self.runs.discard(control)

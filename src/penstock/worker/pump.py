@@ -12,19 +12,17 @@ from queue import Empty, SimpleQueue
 from uuid import UUID
 
 from penstock.core.errors import DatabaseError
-from penstock.core.nouns import Claim
 from penstock.core.outcomes import Outcome
 from penstock.queue.claim import Ready, claim_ready, make_ready, release
 from penstock.queue.ground import Ground
 from penstock.queue.record import finish_many
-from penstock.store import definitions
+from penstock.store.hot import NOTHING_TAKEN, Taken
 from penstock.store.wake import seconds_to_next_due
+from penstock.worker.boarding import Boarding
 from penstock.worker.completer import Completer
 from penstock.worker.control import RunControl
 from penstock.worker.flight import Flight
-from penstock.worker.heartbeat import Heartbeater
 from penstock.worker.pace import Pace
-from penstock.worker.reporter import Reporter
 from penstock.worker.service import Service, full_jitter
 from penstock.worker.waker import Hearing
 
@@ -44,7 +42,6 @@ YIELD_SECONDS = 0.00005
 """Executors that have just been given something to do run first; we have nothing urgent left."""
 
 MAX_CLAIM = 500
-REMEMBER_DEFINITIONS_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +63,9 @@ class Pump(Service):
     def __init__(
         self,
         ground: Ground,
-        job_ground: Ground,
         offer: Offer,
         flight: Flight,
-        reporter: Reporter,
-        beats: Heartbeater,
+        boarding: Boarding,
         completer: Completer,
         hearing: Hearing,
     ) -> None:
@@ -79,11 +74,9 @@ class Pump(Service):
         self.resting = threading.Event()
         """Set while there was nothing left to claim the last time we looked."""
         self._ground = ground
-        self._job_ground = job_ground
         self._offer = offer
         self._flight = flight
-        self._reporter = reporter
-        self._beats = beats
+        self._boarding = boarding
         self._completer = completer
         self._hearing = hearing
         self._finished: list[RunControl] = []
@@ -95,8 +88,6 @@ class Pump(Service):
         self._looked_ahead_at = 0.0
         self._pid = os.getpid()
         self._ready: Ready | None = None
-        self._timeouts: dict[UUID, float] = {}
-        self._timeouts_until = 0.0
 
     def close_intake(self) -> None:
         """Claim nothing more, and give back what was not started; go on reporting."""
@@ -128,16 +119,20 @@ class Pump(Service):
             if time.monotonic() >= self._look_at:
                 self._hungry = True
             return
-        if not self._flight.runs:
+        if not self._flight.held:
             return  # nothing can end that would be company
         until = time.monotonic() + LINGER_SECONDS
         enough = max(1, self.pace.capacity // 2)
+        take = self._take
         while True:
+            while not inbox.empty():
+                take(inbox.get_nowait())
             waiting = len(self._flight.runs) - len(self._finished) - self._completer.pending
             left = until - time.monotonic()
-            linger = 0 < len(self._finished) < min(enough, len(self._finished) + waiting) and left > 0
+            if left <= 0 or not waiting or not 0 < len(self._finished) < enough:
+                return
             try:
-                self._take(inbox.get(timeout=left) if linger else inbox.get_nowait())
+                take(inbox.get(timeout=left))
             except Empty:
                 return
 
@@ -147,7 +142,7 @@ class Pump(Service):
             return inbox.get_nowait()
         if not self.resting.is_set():
             return inbox.get(timeout=wait)
-        if not self._flight.runs:
+        if not self._flight.held:
             if self._ground.db.clock is None:  # else it must know when it claims
                 self._be_ready(self._room())
             heard = self._hearing.by_pump(wait)
@@ -177,7 +172,7 @@ class Pump(Service):
     def _room(self) -> int:
         if self._closed:
             return 0
-        held = len(self._flight.runs) - len(self._finished) - self._completer.pending
+        held = self._flight.held - len(self._finished) - self._completer.pending
         room = self.pace.capacity - held
         if room < self.pace.ahead // 2:
             return 0  # a buffer that is more than half full is not worth a claim
@@ -196,7 +191,7 @@ class Pump(Service):
             if room:
                 taken = self._claim(room, reports, lost)
             else:
-                taken = []
+                taken = NOTHING_TAKEN
                 lost = finish_many(self._ground, reports, self._offer.worker_id)
         except DatabaseError:
             self._finished = finished + self._finished
@@ -204,16 +199,16 @@ class Pump(Service):
         except Exception as error:
             if not finished:
                 raise
-            taken = []
+            taken = NOTHING_TAKEN
             lost = self._completer.one_by_one(finished, error)
+        self._boarding.take(taken, asked_at)
         self._completer.landed(finished, lost)
-        self._board(taken, asked_at)
-        if 0 < len(taken) <= self._offer.concurrency:
+        if 0 < taken.number <= self._offer.concurrency:
             time.sleep(YIELD_SECONDS)
         self.pace.ran(seconds)
-        self._rest(room, len(taken))
+        self._rest(room, taken.number)
 
-    def _claim(self, room: int, reports: Sequence[tuple[UUID, UUID, Outcome]], lost: set[UUID]) -> list[Claim]:
+    def _claim(self, room: int, reports: Sequence[tuple[UUID, UUID, Outcome]], lost: set[UUID]) -> Taken:
         ready, self._ready = self._be_ready(room), None
         return claim_ready(self._ground, ready, reports, lost)
 
@@ -232,39 +227,6 @@ class Pump(Service):
                 pid=self._pid,
             )
         return ready
-
-    def _board(self, taken: list[Claim], asked_at: float) -> None:
-        if not taken:
-            return
-        timeouts = self._timeouts_of(taken)
-        default = float(self._ground.config.default_timeout_seconds)
-        self._flight.board(
-            [
-                RunControl(
-                    each,
-                    timeouts.get(each.definition_id, default) if each.definition_id else default,
-                    self._job_ground,
-                    asked_at,
-                    self._reporter.touched,
-                    self._beats.beat,
-                )
-                for each in taken
-            ]
-        )
-
-    def _timeouts_of(self, taken: list[Claim]) -> dict[UUID, float]:
-        if time.monotonic() >= self._timeouts_until:
-            self._timeouts.clear()
-            self._timeouts_until = time.monotonic() + REMEMBER_DEFINITIONS_SECONDS
-        unknown = {each.definition_id for each in taken if each.definition_id} - self._timeouts.keys()
-        if unknown:
-            try:
-                with self._ground.db.read() as tx:
-                    found = definitions.by_ids(tx, {each for each in unknown if each})
-                self._timeouts.update({id: float(each.timeout_seconds) for id, each in found.items()})
-            except DatabaseError:
-                pass  # they were claimed, so they run; the default bounds them
-        return self._timeouts
 
     def _rest(self, room: int, taken: int) -> None:
         """After a claim: is there more at once, or when is it worth looking again?"""

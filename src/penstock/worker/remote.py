@@ -214,7 +214,7 @@ class RemoteWorker:
 
 def noun_of(claim: wire.Claim) -> Claim:
     """A claim as runners take it."""
-    same = set(Claim.__dataclass_fields__) - {"key", "params", "retry_mode"}
+    same = set(Claim._fields) - {"key", "params", "retry_mode"}
     given = {name: getattr(claim, name) for name in same}
     return Claim(**given, key=claim.definition_key, params=claim.payload, retry_mode=RetryMode(claim.retry_mode))
 

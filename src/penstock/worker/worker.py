@@ -24,6 +24,7 @@ from penstock.queue.recover import recover
 from penstock.run.context import Runner
 from penstock.store.database import Database
 from penstock.store.wake import ear
+from penstock.worker.boarding import Boarding
 from penstock.worker.completer import Completer
 from penstock.worker.executors import Executors
 from penstock.worker.flight import Flight
@@ -118,9 +119,8 @@ class Worker:
         self._reporter = Reporter(ground)
         completer = Completer(ground, offer.worker_id, flight, self._reporter)
         self._hearing = Hearing(ear(ground.db, offer.queues))
-        self.pump = Pump(
-            ground, self._ground, offer, flight, self._reporter, self._heartbeater, completer, self._hearing
-        )
+        boarding = Boarding(ground, self._ground, flight, self._reporter, self._heartbeater, offer.concurrency)
+        self.pump = Pump(ground, offer, flight, boarding, completer, self._hearing)
         self.presence = Presence(ground, offer, flight, os.getpid(), self._metadata)
         self._executors = Executors(flight, self._by_key, offer.concurrency)
         self._services: list[Service] = [
@@ -130,6 +130,7 @@ class Worker:
             self.presence,
             Watchdog(ground, flight, offer.lease_seconds),
             self.pump,
+            boarding,
             completer,
             Waker(self._hearing, flight.wake),
         ]
@@ -148,7 +149,7 @@ class Worker:
     def _until_asked(self, until_idle: bool) -> None:
         self.start()
         while not self._stop_asked.wait(0.02 if until_idle else 0.5):
-            if until_idle and self.pump.resting.is_set() and not self.flight.runs:
+            if until_idle and self.pump.resting.is_set() and not self.flight.held:
                 break
         self._stop_asked.set()
         self._finish()
@@ -184,7 +185,7 @@ class Worker:
 
     def _wait_for_runs(self, seconds: float, hurry: bool = True) -> None:
         until = time.monotonic() + seconds
-        while self.flight.runs and time.monotonic() < until:
+        while self.flight.held and time.monotonic() < until:
             if hurry and self._hurry.wait(0.02):
                 return
             if not hurry:

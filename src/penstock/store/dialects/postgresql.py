@@ -196,8 +196,7 @@ class PostgresDialect:
 
         (answer,) = _ask(conn, [wire.Statement(_timed(_CLOSE, moment is not None), given, binary=True)])
         ids = wire.Ids({each.bytes: each for closing in closings for each in (closing.job_id, closing.run_id)})
-        id_ = ids.__getitem__
-        return [Closed(*row) for row in wire.decoded(answer, (id_, id_, id_, id_, wire.boolean))]
+        return [Closed(*row) for row in wire.decoded(answer, (ids, ids, ids, ids, wire.Booleans()))]
 
     def close_successes(
         self, conn: Connection, moment: datetime | None, successes: Sequence[Success], shard: int
@@ -310,11 +309,11 @@ def _claims_in(answer: Any, request: ClaimRequest) -> list[Claim]:
     """The claims of an answer in binary form."""
     from penstock.store.dialects import wire
 
-    id_ = wire.Ids().__getitem__
-    when, text_, number = wire.Moments().__getitem__, bytes.decode, wire.integer
+    ids = wire.Ids({run_id.int.to_bytes(16, "big"): run_id for run_id in request.run_ids})
+    texts, numbers, moments = wire.Texts(), wire.Integers(), wire.Moments()
     columns = (
-        id_, id_, id_, text_, id_, text_, text_, text_, number, number, text_, id_,
-        id_, text_, text_, when, when,
+        ids, ids, ids, texts, ids, texts, texts, texts, numbers, numbers, texts, ids,
+        ids, texts, texts, moments, moments,
     )  # fmt: skip
     return [_claimed(row, request.worker) for row in wire.decoded(answer, columns)]
 

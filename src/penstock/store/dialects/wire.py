@@ -7,7 +7,7 @@ driver raises it, after which the transaction is to be rolled back, as ever.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from hashlib import blake2b
@@ -138,38 +138,49 @@ def rows(borrowed: Any, result: Any) -> Sequence[Any]:
     return loaded
 
 
-class Ids(dict[bytes, UUID]):
-    """UUIDs by their sixteen bytes, each made once: a batch has few tenants and definitions."""
+class _Reader(dict[bytes | None, Any]):
+    """Values by their bytes, each made once: the rows of a batch share most of theirs. NULL is None."""
 
+    def __init__(self, known: Mapping[bytes | None, Any] | None = None) -> None:
+        super().__init__()
+        self.update(known or {})
+        self[None] = None
+
+
+class Ids(_Reader):
     def __missing__(self, key: bytes) -> UUID:
         made = self[key] = id_of(int.from_bytes(key, "big"))
         return made
 
 
-class Moments(dict[bytes, datetime]):
-    """Timestamps by their eight bytes, each made once: a batch was claimed at one moment."""
-
+class Moments(_Reader):
     def __missing__(self, key: bytes) -> datetime:
-        made = self[key] = _MILLENNIUM + timedelta(microseconds=integer(key))
+        made = self[key] = _MILLENNIUM + timedelta(microseconds=int.from_bytes(key, "big", signed=True))
         return made
 
 
-def integer(value: bytes) -> int:
-    return int.from_bytes(value, "big", signed=True)
+class Texts(_Reader):
+    def __missing__(self, key: bytes) -> str:
+        made = self[key] = key.decode()
+        return made
 
 
-def boolean(value: bytes) -> bool:
-    return value != b"\0"
+class Integers(_Reader):
+    def __missing__(self, key: bytes) -> int:
+        made = self[key] = int.from_bytes(key, "big", signed=True)
+        return made
 
 
-def decoded(result: Any, columns: Sequence[Callable[[bytes], Any]]) -> list[list[Any]]:
+class Booleans(_Reader):
+    def __missing__(self, key: bytes) -> bool:
+        made = self[key] = key != b"\0"
+        return made
+
+
+def decoded(result: Any, columns: Sequence[_Reader]) -> Iterator[tuple[Any, ...]]:
     """The rows of an answer in binary form, each column read as is said here."""
-    value = result.get_value
-    numbered = list(enumerate(columns))
-    return [
-        [None if (found := value(row, number)) is None else read(found) for number, read in numbered]
-        for row in range(result.ntuples)
-    ]
+    value, rows = result.get_value, range(result.ntuples)
+    return zip(*[map(read.__getitem__, [value(row, n) for row in rows]) for n, read in enumerate(columns)], strict=True)
 
 
 def _answers(pgconn: Any) -> list[Any]:

@@ -1,0 +1,87 @@
+"""How claims come to the executors: few at once, many by a thread that reads them while the pump asks for the next."""
+
+from __future__ import annotations
+
+import time
+from queue import Empty, SimpleQueue
+from uuid import UUID
+
+from penstock.core.errors import DatabaseError
+from penstock.core.nouns import Claim
+from penstock.queue.ground import Ground
+from penstock.store import definitions
+from penstock.store.hot import Taken
+from penstock.worker.control import RunControl
+from penstock.worker.flight import Flight
+from penstock.worker.heartbeat import Heartbeater
+from penstock.worker.reporter import Reporter
+from penstock.worker.service import Service
+
+REMEMBER_DEFINITIONS_SECONDS = 10.0
+
+
+class Boarding(Service):
+    """Makes runs of what was claimed. The thread is for batches: to hand one claim to it would take longer than to read it."""
+
+    name = "boarding"
+
+    def __init__(
+        self, ground: Ground, job_ground: Ground, flight: Flight, reporter: Reporter, beats: Heartbeater, few: int
+    ) -> None:
+        super().__init__()
+        self._ground = ground
+        self._job_ground = job_ground
+        self._flight = flight
+        self._reporter = reporter
+        self._beats = beats
+        self._few = few
+        self._handed: SimpleQueue[tuple[Taken, float]] = SimpleQueue()
+        self._timeouts: dict[UUID | None, float] = {}
+        self._timeouts_until = 0.0
+
+    def take(self, taken: Taken, asked_at: float) -> None:
+        """Claims that were asked for at `asked_at`. Only one thread may call this."""
+        self._flight.expect(taken.number)
+        if taken.number > self._few:
+            self._handed.put((taken, asked_at))
+        elif taken.number:
+            self._board(taken, asked_at)
+
+    def pause(self) -> float:
+        return 0.0  # the step itself waits
+
+    def step(self) -> None:
+        try:
+            taken, asked_at = self._handed.get(timeout=0.25)
+        except Empty:
+            return
+        self._board(taken, asked_at)
+
+    def _board(self, taken: Taken, asked_at: float) -> None:
+        controls: list[RunControl] = []
+        try:
+            claims = taken.claims()
+            timeouts = self._timeouts_of(claims)
+            default = float(self._ground.config.default_timeout_seconds)
+            ground, touched, beat = self._job_ground, self._reporter.touched, self._beats.beat
+            controls = [
+                RunControl(each, timeouts.get(each.definition_id, default), ground, asked_at, touched, beat)
+                for each in claims
+            ]
+        finally:
+            self._flight.board(controls, instead_of=taken.number)
+
+    def _timeouts_of(self, taken: list[Claim]) -> dict[UUID | None, float]:
+        if time.monotonic() >= self._timeouts_until:
+            self._timeouts = {}
+            self._timeouts_until = time.monotonic() + REMEMBER_DEFINITIONS_SECONDS
+        known = self._timeouts
+        unknown = {each.definition_id for each in taken if each.definition_id not in known and each.definition_id}
+        if unknown:
+            try:
+                with self._ground.db.read() as tx:
+                    found = definitions.by_ids(tx, unknown)
+                known.update({id: float(each.timeout_seconds) for id, each in found.items()})
+            except DatabaseError:
+                pass  # they were claimed, so they run; the default bounds them
+        return known
