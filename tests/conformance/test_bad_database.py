@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,26 @@ def test_locked_by_another_process(tmp_path: Path) -> None:
         assert app.jobs.list() == []  # reading goes on
         holder.communicate("")
         app.enqueue("work")
+
+
+def test_locked_by_another_thread(tmp_path: Path) -> None:
+    with Penstock(f"sqlite:///{tmp_path / 'jobs.db'}", config=Config(busy_timeout=0.2)) as app:
+        app.define("work")
+        with ThreadPoolExecutor(1) as other, app.db.write():
+            refused = other.submit(app.enqueue, "work")
+            assert isinstance(refused.exception(10), DatabaseLocked)
+        assert app.jobs.list() == []
+        app.enqueue("work")
+
+
+def test_threads_write_one_after_another(tmp_path: Path) -> None:
+    with (
+        Penstock(f"sqlite:///{tmp_path / 'jobs.db'}", config=Config(busy_timeout=5)) as app,
+        ThreadPoolExecutor(8) as pool,
+    ):
+        app.define("work")
+        list(pool.map(lambda _: app.enqueue("work"), range(200)))
+        assert app.jobs.summary().counts["queued"] == 200
 
 
 def test_a_missing_directory(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def _walk(value: Any, path: str, depth: int, faults: list[Fault]) -> None:
     elif isinstance(value, float):
         if not math.isfinite(value):
             faults.append(Fault(path, f"{value} is not JSON"))
-    elif isinstance(value, Mapping):
+    elif type(value) is dict or isinstance(value, Mapping):  # the one is told at once, the other is looked up
         for key, item in value.items():
             if not isinstance(key, str):
                 faults.append(Fault(path, f"the key {key!r} is not a string"))

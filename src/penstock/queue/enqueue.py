@@ -275,7 +275,7 @@ def _many_in(
             queues.ensure(tx, first.queue)
         for start in range(0, len(given), BULK):
             chunk = given[start : start + BULK]
-            texts = [_checked_params(ground, tx, tenant_id, key, params, options) for params in chunk]
+            texts = _checked_params(ground, tx, tenant_id, key, chunk, options)
             written = jobs.insert_alike(tx, Alike(first, ids[start : start + BULK], texts))
             if written == len(chunk):
                 continue
@@ -291,8 +291,9 @@ def _many_in(
 
 
 def _checked_params(
-    ground: Ground, tx: Tx, tenant_id: UUID, key: str, given: Mapping[str, Any], options: Options
-) -> str:
+    ground: Ground, tx: Tx, tenant_id: UUID, key: str, many: Sequence[Mapping[str, Any]], options: Options
+) -> list[str]:
     if options.adhoc:
-        return plain("params", require_object("params", given))
-    return _text_of(key, given, *ground.definition(tx, tenant_id, key))
+        return [plain("params", require_object("params", given)) for given in many]
+    definition, validator = ground.definition(tx, tenant_id, key)
+    return [_text_of(key, given, definition, validator) for given in many]

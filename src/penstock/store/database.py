@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import random
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -26,6 +27,7 @@ from penstock.core.errors import DatabaseUnavailable, InvalidInput
 from penstock.store import failpoints
 from penstock.store.dialects import Dialect, dialect_for
 from penstock.store.dialects.base import Bare
+from penstock.store.dialects.sqlite import begin_to_write
 from penstock.store.faults import is_disconnect, is_transient, translated
 from penstock.store.guest import guest_connection
 from penstock.store.types import UtcTime
@@ -98,6 +100,7 @@ class Database:
         self._at_hand: list[tuple[int, Any]] = []
         """The connection of the last short write, with the process that it belongs to: two visits to the pool would take as
         long as a statement."""
+        self._writing = threading.Lock()
         self.before_close: list[Callable[[], None]] = []
         """What must stop using this database before its connections go."""
 
@@ -127,10 +130,24 @@ class Database:
         """A write transaction, committed when the block ends well. On SQLite it holds the one write lock from its start."""
         with translated(self.url), self.engine.connect() as plain:
             conn = plain.execution_options(penstock_write=True, **self._marks)
-            with conn.begin():
+            with self._turn(), conn.begin():
                 yield Tx(conn, self.dialect, self.moment())
                 failpoints.reach("commit.before")
             failpoints.reach("commit.after")
+
+    def _turn(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.dialect.many_writers else self._one_after_another()
+
+    @contextmanager
+    def _one_after_another(self) -> Iterator[None]:
+        """Where there is one writer at a time, our own threads wait for each other here, each in its turn, and not by asking
+        for the file again and again. Who has waited too long asks for it, and is told that it is locked."""
+        held = self._writing.acquire(timeout=self.busy_timeout)
+        try:
+            yield
+        finally:
+            if held:
+                self._writing.release()
 
     def at_once(self, work: Callable[[Tx], T], *, retry_disconnects: bool = False) -> T | None:
         """A small write on the shortest way there is: on PostgreSQL one round trip, so `work` asks one thing. None if only
@@ -198,15 +215,16 @@ class Database:
         borrowed = self._borrowed()
         try:
             cursor = borrowed.cursor()
-            cursor.execute("BEGIN IMMEDIATE")
-            try:
-                bare: Any = Bare(borrowed)
-                done = work(Tx(bare, self.dialect, self.moment()))
-                failpoints.reach("commit.before")
-            except BaseException:
-                cursor.execute("ROLLBACK")
-                raise
-            cursor.execute("COMMIT")
+            with self._turn():
+                begin_to_write(borrowed)
+                try:
+                    bare: Any = Bare(borrowed)
+                    done = work(Tx(bare, self.dialect, self.moment()))
+                    failpoints.reach("commit.before")
+                except BaseException:
+                    cursor.execute("ROLLBACK")
+                    raise
+                cursor.execute("COMMIT")
             failpoints.reach("commit.after")
             cursor.close()
         except BaseException:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -309,9 +310,34 @@ def _prepare_connection(dbapi: Any, _record: Any) -> None:
 
 
 def _begin(conn: Connection) -> None:
-    # A deferred transaction that turns writer fails at once with BUSY_SNAPSHOT, whatever the timeout.
-    write = conn.get_execution_options().get("penstock_write")
-    conn.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+    if conn.get_execution_options().get("penstock_write"):
+        begin_to_write(conn.connection)
+    else:
+        conn.exec_driver_sql("BEGIN")
+
+
+def begin_to_write(connection: Any) -> None:
+    """A deferred transaction that turns writer fails at once with BUSY_SNAPSHOT, whatever the timeout; so it is IMMEDIATE. And
+    we wait ourselves: SQLite's way is to sleep the longer the longer it has waited, which leaves the file to nobody."""
+    cursor = connection.cursor()
+    execute = cursor.execute
+    execute("PRAGMA busy_timeout")
+    ((timeout,),) = cursor.fetchall()
+    execute("PRAGMA busy_timeout = 0")
+    try:
+        asked_at = time.monotonic()
+        while True:
+            try:
+                execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as error:
+                waited = time.monotonic() - asked_at
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or waited * 1000 >= timeout:
+                    raise
+            time.sleep(min(0.01, 0.0005 + waited / 20))
+    finally:
+        execute(f"PRAGMA busy_timeout = {timeout}")
+        cursor.close()
 
 
 def _tenants(conn: Connection, ids: set[UUID]) -> dict[UUID, tuple[int, bool]]:
