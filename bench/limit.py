@@ -89,7 +89,7 @@ def drain_in_sqlite(url: str, batch: int) -> float:
             conn.execute(sqlite._CLOSE_SUCCESSES, {"numbers": jobs, "now": now})
             conn.execute(sqlite._CLOSE_THEIR_RUNS, {"numbers": runs, "now": now})
         searched = {"queue0": "default", "keys": keys, "limit": batch, "now": now}
-        [(numbers, rows)] = conn.execute(find, searched).fetchall()
+        [(numbers, rows, _)] = conn.execute(find, searched).fetchall()
         found = json.loads(numbers)
         if found:
             pairs = json.dumps(list(zip(found, run_ids, strict=False)))

@@ -265,3 +265,11 @@ def test_a_run_id_of_nobody_is_lost(app: Penstock) -> None:
     with pytest.raises(LeaseLost):
         app.queue.finish(taken._replace(run_id=uuid4()), Succeeded())
     assert app.jobs.get(taken.job_id).status is JobStatus.RUNNING
+
+
+def test_params_arrive_as_they_were_given_however_long(app: Penstock) -> None:
+    app.define("work")
+    odd = 'quote " backslash \\ tab \t line \n separator \u2028 accent é smile \U0001f600 control \x01'
+    given = [{"n": 1}, {"text": odd}, {"long": odd * 200}, {}, {"longer": "x" * 500_000, odd: [odd, None, 1.5]}]
+    app.enqueue_many("work", given)
+    assert [claim.params for claim in app.queue.claim("w:1", 10)] == given

@@ -66,6 +66,17 @@ def test_many_are_held_before_they_are_read(app: Penstock, boarding: Boarding, f
         assert boarding.join(5)
 
 
+def test_a_few_do_not_pass_many(app: Penstock, boarding: Boarding, flight: Flight) -> None:
+    taken = claims(app, 4)
+    boarding.take(Taken(3, lambda: taken[:3]), 0.0)
+    boarding.take(Taken(1, lambda: taken[3:]), 0.0)
+    assert flight.ready.empty()
+    assert flight.held == 4
+    assert boarding.attempt()
+    assert boarding.attempt()
+    assert [flight.ready.get_nowait().claim for _ in range(4)] == taken  # type: ignore[union-attr]
+
+
 def test_what_cannot_be_read_is_not_waited_for(boarding: Boarding, flight: Flight) -> None:
     def unreadable() -> list[Claim]:
         raise ValueError("not JSON")

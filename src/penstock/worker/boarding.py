@@ -40,11 +40,15 @@ class Boarding(Service):
         self._timeouts_until = 0.0
 
     def take(self, taken: Taken, asked_at: float) -> None:
-        """Claims that were asked for at `asked_at`. Only one thread may call this."""
+        """Claims that were asked for at `asked_at`; they board in the order in which they were claimed. Only one thread may
+        call this."""
+        if not taken.number:
+            return
+        by_thread = taken.number > self._few or self._flight.coming
         self._flight.expect(taken.number)
-        if taken.number > self._few:
+        if by_thread:
             self._handed.put((taken, asked_at))
-        elif taken.number:
+        else:
             self._board(taken, asked_at)
 
     def pause(self) -> float:

@@ -22,10 +22,15 @@ class Flight:
         """Finished runs; None says that there may be work."""
 
     @property
+    def coming(self) -> int:
+        """How many were claimed and have not boarded yet."""
+        return self._expected - self._arrived
+
+    @property
     def held(self) -> int:
-        """How many runs are in our hands, those included that are claimed and about to board."""
-        arrived = self._arrived  # read first: a run that boards now is counted twice for a moment, and never not at all
-        return len(self.runs) + self._expected - arrived
+        """How many runs are in our hands."""
+        coming = self.coming  # read first: a run that boards now is counted twice for a moment, and never not at all
+        return len(self.runs) + coming
 
     def expect(self, number: int) -> None:
         """So many are about to board. Only one thread may say so."""

@@ -129,7 +129,7 @@ class Pump(Service):
                 take(inbox.get_nowait())
             waiting = len(self._flight.runs) - len(self._finished) - self._completer.pending
             left = until - time.monotonic()
-            if left <= 0 or not waiting or not 0 < len(self._finished) < enough:
+            if left <= 0 or waiting <= 0 or not 0 < len(self._finished) < enough:
                 return
             try:
                 take(inbox.get(timeout=left))
@@ -201,8 +201,8 @@ class Pump(Service):
                 raise
             taken = NOTHING_TAKEN
             lost = self._completer.one_by_one(finished, error)
-        self._boarding.take(taken, asked_at)
         self._completer.landed(finished, lost)
+        self._boarding.take(taken, asked_at)
         if 0 < taken.number <= self._offer.concurrency:
             time.sleep(YIELD_SECONDS)
         self.pace.ran(seconds)

@@ -191,7 +191,7 @@ class SqliteDialect:
             params["keys"] = dumps(list(request.keys))
         if request.tenant_id is not None:
             params["tenant_id"] = str(request.tenant_id)
-        [(numbers, rows)] = _run(conn, find, params)
+        [(numbers, rows, long)] = _run(conn, find, params)
         found = json.loads(numbers)
         if not found:
             return NOTHING_TAKEN
@@ -201,7 +201,8 @@ class SqliteDialect:
         failpoints.reach("claim.after_update")
         _run(conn, _OPEN_RUNS, {"numbers": numbers, "now": now, "worker": request.worker, "pid": request.pid})
         failpoints.reach("claim.after_runs")
-        return Taken(len(found), lambda: _claims_in(rows, request, from_micros(lease)))
+        told_apart = dict(_run(conn, _LONG_PARAMS, {"numbers": numbers})) if long else {}
+        return Taken(len(found), lambda: _claims_in(rows, told_apart, request, from_micros(lease)))
 
     def rehearse(self, moment: datetime | None, request: ClaimRequest, expected: Gate) -> Rehearsed:
         return Rehearsed(expected, request, None)
@@ -444,14 +445,14 @@ def _tally(conn: Connection, ended: Iterable[tuple[str, str, str, int, int | Non
     cursor.close()
 
 
-def _claims_in(rows: str, request: ClaimRequest, lease_expires_at: datetime) -> list[Claim]:
+def _claims_in(rows: str, long: Mapping[str, str], request: ClaimRequest, lease_expires_at: datetime) -> list[Claim]:
     return [
-        _claimed(row, run_id, lease_expires_at, request.worker)
+        _claimed(row, run_id, long, lease_expires_at, request.worker)
         for row, run_id in zip(json.loads(rows), request.run_ids, strict=False)
     ]
 
 
-def _claimed(row: Any, run_id: UUID, lease_expires_at: datetime, worker: str) -> Claim:
+def _claimed(row: Any, run_id: UUID, long: Mapping[str, str], lease_expires_at: datetime, worker: str) -> Claim:
     (
         id_, tenant_id, slug, definition_id, key, queue, params, attempt_no, max_attempts, retry_mode, root_id, group_id, trace,
         correlation_id, started,
@@ -459,7 +460,7 @@ def _claimed(row: Any, run_id: UUID, lease_expires_at: datetime, worker: str) ->
     job_id = id_from(id_)
     return Claim(
         job_id, run_id, _uuid(tenant_id), slug, _uuid(definition_id) if definition_id else None, key, queue,
-        {} if params == "{}" else json.loads(params), attempt_no, max_attempts, RETRY_MODES[retry_mode],
+        {} if params == "{}" else json.loads(params or long[id_]), attempt_no, max_attempts, RETRY_MODES[retry_mode],
         job_id if root_id == id_ else id_from(root_id), UUID(group_id) if group_id else None, worker, _moment(started),
         lease_expires_at, json.loads(trace) if trace else None, correlation_id,
     )  # fmt: skip
@@ -487,14 +488,20 @@ def _find(queues: int, keys: bool, tenant: bool, heed_reservations: bool) -> str
     ]
     first = " UNION ALL ".join(lanes) + " ORDER BY priority, position, queued_at, id LIMIT :limit"
     return (
-        f"SELECT json_group_array(f.number), json_group_array(json_array({_CLAIMED})) FROM ({first}) AS f"
+        f"SELECT json_group_array(f.number), json_group_array(json_array({_CLAIMED})), sum(NOT {_SHORT}) FROM ({first}) AS f"
         " CROSS JOIN penstock_jobs j ON j.rowid = f.number CROSS JOIN penstock_tenants t ON t.id = j.tenant_id"
     )
 
 
+# Long params are told apart: a JSON text of a batch of them would be longer than SQLite allows.
+_SHORT = "(length(j.params) <= 4096)"
+_LONG_PARAMS = (
+    "SELECT j.id, j.params FROM json_each(:numbers) f CROSS JOIN penstock_jobs j ON j.rowid = f.value"
+    f" WHERE NOT {_SHORT}"
+)
 _CLAIMED = (
-    "j.id, j.tenant_id, t.slug, j.definition_id, j.definition_key, j.queue, j.params, j.attempt_no + 1, j.max_attempts,"
-    " j.retry_mode, j.root_id, j.group_id, j.trace, j.correlation_id, max(:now, j.queued_at)"
+    f"j.id, j.tenant_id, t.slug, j.definition_id, j.definition_key, j.queue, CASE WHEN {_SHORT} THEN j.params END,"
+    " j.attempt_no + 1, j.max_attempts, j.retry_mode, j.root_id, j.group_id, j.trace, j.correlation_id, max(:now, j.queued_at)"
 )
 _COLUMNS = (
     "id, tenant_id, definition_id, definition_key, queue, claimable, waits_for, priority, position, params, source,"
