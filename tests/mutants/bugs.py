@@ -277,12 +277,15 @@ text_bug("postgresql", "retry without its delay", "_CLOSE", "make_interval(secs 
 text_bug("postgresql", "attempts not counted", "_CLAIM", "attempt_no = j.attempt_no + 1", "attempt_no = j.attempt_no")
 
 
-def insert_bug(name: str, *changes: tuple[str, str]) -> None:
+INSERTS = ("_INSERT_ONE", "_INSERT_PLAIN", "_INSERT_ALIKE", "_INSERT")
+
+
+def insert_bug(name: str, *changes: tuple[str, str], into: tuple[str, ...] = INSERTS) -> None:
     """A bug in each of the statements that write jobs: one, many alike, many."""
 
     @bug("postgresql", name)
     def plant(patch: Patch) -> None:
-        for constant in ("_INSERT_ONE", "_INSERT_PLAIN", "_INSERT_ALIKE", "_INSERT"):
+        for constant in into:
             text = getattr(postgresql, constant)
             changed = text
             for right, wrong in changes:
@@ -293,7 +296,7 @@ def insert_bug(name: str, *changes: tuple[str, str]) -> None:
 
 insert_bug("first come, first served over all tenants", (" AND tenant_id = t.id", ""), (" AND tenant_id = p.tenant_id", ""))  # fmt: skip
 insert_bug("weight ignored", ("100 / t.weight", "100"))
-insert_bug("dedupe without its key", ("ON CONFLICT DO NOTHING", ""))
+insert_bug("dedupe without its key", ("ON CONFLICT DO NOTHING", ""), into=("_INSERT_ONE", "_INSERT_PLAIN", "_INSERT"))
 insert_bug(
     "definition not looked at again",
     ("(d.is_active AND d.version = g.definition_version)", "true"),

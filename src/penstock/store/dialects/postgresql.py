@@ -507,7 +507,8 @@ RETURNING id, position, waits_for, scheduled_for, queued_at, CASE WHEN claimable
 
 _INSERT_PLAIN = re.sub(rf":({'|'.join(_RARE)})\b", "NULL", _INSERT_ONE)
 
-# Many jobs that differ in nothing but their ids and params.
+# Many jobs that differ in nothing but their ids and params. The ids are new and none has a dedupe key, so nothing can be in
+# their way; ON CONFLICT would look into every unique index for each of them first, a fifth of the time.
 _INSERT_ALIKE = f"""
 WITH b AS MATERIALIZED (
   SELECT t.id AS tenant_id, w.waits_for, w.due_at, greatest(1, 100 / t.weight) AS stride,
@@ -522,7 +523,6 @@ WITH b AS MATERIALIZED (
     CAST(:trigger_id AS uuid), CAST(:tick_at AS timestamptz), CAST(:created_by AS text), CAST(:trace AS jsonb)
   FROM b CROSS JOIN ROWS FROM (unnest(CAST(:ids AS uuid[])), jsonb_array_elements(CAST(:many AS jsonb)))
     WITH ORDINALITY AS g(id, params, n)
-  ON CONFLICT DO NOTHING
   RETURNING queue, claimable
 ), woken AS (
   SELECT count(pg_notify('penstock', queue)) FROM (SELECT DISTINCT queue FROM written WHERE claimable) AS w
