@@ -270,9 +270,17 @@ text_bug("postgresql", "success without a fence", "_CLOSE_SUCCESSES", " AND j.ru
 text_bug("postgresql", "success of a member alone", "_CLOSE_SUCCESSES", " AND j.group_id IS NULL", "")
 text_bug("postgresql", "success kept from webhooks", "_CLOSE_SUCCESSES", f" AND NOT j.{postgresql._HOOKED}", "")
 text_bug("postgresql", "slot kept by a success", "_CLOSE_SUCCESSES", "slot = false", "slot = j.slot")
-text_bug("postgresql", "finish whatever the status", "_CLOSE", " AND j.lease_expires_at IS NOT NULL", "")
+text_bug(
+    "postgresql", "finish whatever the status", "_CLOSE", " AND coalesce(j.lease_expires_at > '-infinity', false)", ""
+)
 text_bug("postgresql", "heartbeat without a fence", "_HEARTBEAT", " AND j.run_id = p.run_id", "")
-text_bug("postgresql", "heartbeat whatever the status", "_HEARTBEAT", " AND j.lease_expires_at IS NOT NULL", "")
+text_bug(
+    "postgresql",
+    "heartbeat whatever the status",
+    "_HEARTBEAT",
+    " AND coalesce(j.lease_expires_at > '-infinity', false)",
+    "",
+)
 text_bug("postgresql", "retry without its delay", "_CLOSE", "make_interval(secs => coalesce(f.d, 0))", "interval '0'")
 text_bug("postgresql", "attempts not counted", "_CLAIM", "attempt_no = j.attempt_no + 1", "attempt_no = j.attempt_no")
 

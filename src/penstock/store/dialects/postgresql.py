@@ -180,7 +180,7 @@ class PostgresDialect:
             "lease": lease_seconds,
             "job_ids": _array(job_id for job_id, _ in pairs), "run_ids": _array(run_id for _, run_id in pairs),
         }  # fmt: skip
-        return [(row[0], row[1]) for row in _run(conn, _HEARTBEAT, moment, params)]
+        return [(row[0], row[1]) for row in _run(conn, _HEARTBEAT, moment, params, by_key=True)]
 
     def close(
         self, conn: Connection, moment: datetime | None, closings: Sequence[Closing], shard: int
@@ -194,7 +194,8 @@ class PostgresDialect:
             return [Closed(*row) for row in _run(conn, _CLOSE, moment, given)]
         from penstock.store.dialects import wire
 
-        (answer,) = _ask(conn, [wire.Statement(_timed(_CLOSE, moment is not None), given, binary=True)])
+        close = wire.Statement(_timed(_CLOSE, moment is not None), given, binary=True)
+        _, answer = _ask(conn, [wire.Statement(_BY_KEY, {}), close])
         ids = wire.Ids({each.bytes: each for closing in closings for each in (closing.job_id, closing.run_id)})
         return [Closed(*row) for row in wire.decoded(answer, (ids, ids, ids, ids, wire.Booleans()))]
 
@@ -208,7 +209,7 @@ class PostgresDialect:
         with_results = any(each.result is not None for each in successes)
         if with_results:
             given["results"] = dumps([each.result for each in successes])
-        ((closed,),) = _run(conn, _close_successes_sql(with_results), moment, given)
+        ((closed,),) = _run(conn, _close_successes_sql(with_results), moment, given, by_key=True)
         return None if closed is None else set(closed)
 
     def wake(self, conn: Connection, queues: Sequence[str]) -> None:
@@ -330,14 +331,17 @@ def _claimed(row: Any, worker: str) -> Claim:
     )  # fmt: skip
 
 
-def _run(conn: Connection | Bare, sql: str, moment: datetime | None, params: dict[str, Any]) -> Sequence[Any]:
+def _run(
+    conn: Connection | Bare, sql: str, moment: datetime | None, params: dict[str, Any], by_key: bool = False
+) -> Sequence[Any]:
     """A hot statement: on the wire where it begins a transaction of ours; on the driver's own cursor within one, because
     the driver knows what has become of its prepared statements since. A guest may have brought any driver."""
     params["moment"] = moment
     if _begins(conn):
         from penstock.store.dialects import wire
 
-        (answer,) = _ask(conn, [wire.Statement(_timed(sql, moment is not None), params)])
+        before = [wire.Statement(_BY_KEY, {})] if by_key else []
+        *_, answer = _ask(conn, [*before, wire.Statement(_timed(sql, moment is not None), params)])
         return wire.rows(conn.connection, answer)
     conn = cast(Connection, conn)
     if "penstock_own" not in conn.get_execution_options():
@@ -580,16 +584,26 @@ SELECT pg_advisory_xact_lock_shared(:lock), {", ".join(f"set_config('{name}', 'o
   set_config('plan_cache_mode', 'force_generic_plan', true), {_DUE}, {_LIMITED}, {_OPEN}
 """
 
-# Heartbeat and close say `lease_expires_at IS NOT NULL` and `finished_at IS NULL` where they mean "running", which CHECK
-# constraints hold to be the same: had they said so, the planner would go through the partial indexes of what is running,
-# whose dead entries grow with every run since the last vacuum, instead of through the keys.
-_HEARTBEAT = """
+# What is held is found by its key, whatever the statistics say, and by a plan that is made once. What runs is told by its lease,
+# which a CHECK constraint holds to be the same, and by an expression that the planner knows nothing of. Had it said "running",
+# the planner would go through the partial indexes of what is running, whose dead entries grow with every run since the
+# last vacuum. And statistics that were made while nothing ran say that nothing has a lease: the planner would read the whole
+# table for the one row that it expects, and find hundreds. A statement under these settings must have no need of what is
+# off: a cost so high makes all plans equal.
+_BY_KEY_OFF = ("enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin")
+_BY_KEY = f"""
+SELECT {", ".join(f"set_config('{name}', 'off', true)" for name in _BY_KEY_OFF)},
+  set_config('plan_cache_mode', 'force_generic_plan', true)
+"""
+_HELD = "coalesce(j.lease_expires_at > '-infinity', false)"
+
+_HEARTBEAT = f"""
 WITH h AS MATERIALIZED (
   SELECT j.id FROM unnest(CAST(:job_ids AS uuid[]), CAST(:run_ids AS uuid[])) AS p(job_id, run_id)
-  JOIN penstock_jobs j ON j.id = p.job_id AND j.run_id = p.run_id AND j.lease_expires_at IS NOT NULL
+  JOIN penstock_jobs j ON j.id = p.job_id AND j.run_id = p.run_id AND {_HELD}
   ORDER BY j.id FOR UPDATE OF j SKIP LOCKED
 )
-UPDATE penstock_jobs j SET lease_expires_at = {now} + make_interval(secs => :lease) FROM h WHERE j.id = h.id
+UPDATE penstock_jobs j SET lease_expires_at = {{now}} + make_interval(secs => :lease) FROM h WHERE j.id = h.id
 RETURNING j.id, j.cancel_requested_at IS NOT NULL
 """
 
@@ -629,7 +643,7 @@ WITH f AS MATERIALIZED (
     cancel_requested_at = CASE f.js WHEN 'queued' THEN NULL ELSE j.cancel_requested_at END,
     last_error = f.e, result = f.res, max_attempts = j.max_attempts + coalesce(f.xa, 0),
     crashes = CASE WHEN f.c THEN j.crashes + 1 ELSE 0 END
-  FROM f WHERE j.id = f.j AND j.run_id = f.r AND j.lease_expires_at IS NOT NULL
+  FROM f WHERE j.id = f.j AND j.run_id = f.r AND {_HELD}
   RETURNING j.id, j.run_id, j.tenant_id, j.definition_key, j.group_id, j.attempt_no, j.finished_at,
     greatest(j.queued_at, j.scheduled_for) AS ready_at, f.rs, f.e, f.x, f.so, f.se, f.a, f.lp
 ), {_CLOSE_RUNS.replace("{ending}", _AS_TOLD)}
@@ -642,7 +656,7 @@ _CLOSE_SUCCESSES = f"""
 WITH u AS (
   UPDATE penstock_jobs j SET status = 'succeeded', waits_for = NULL, slot = false, finished_at = greatest({{now}}, j.started_at),
     lease_expires_at = NULL, last_error = NULL, result = {{result}}, crashes = 0
-  FROM {{given}} WHERE j.id = f.j AND j.run_id = f.r AND j.lease_expires_at IS NOT NULL AND j.group_id IS NULL AND NOT j.{_HOOKED}
+  FROM {{given}} WHERE j.id = f.j AND j.run_id = f.r AND {_HELD} AND j.group_id IS NULL AND NOT j.{_HOOKED}
   RETURNING j.id, j.run_id, j.tenant_id, j.definition_key, j.attempt_no, j.finished_at,
     greatest(j.queued_at, j.scheduled_for) AS ready_at
 ), {_CLOSE_RUNS.replace("{ending}", "status = 'succeeded'")}
