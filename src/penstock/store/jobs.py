@@ -16,7 +16,7 @@ from penstock.core.status import JobStatus
 from penstock.store import failpoints, rows
 from penstock.store.database import Tx
 from penstock.store.hot import Alike, NewJob, Written
-from penstock.store.tables import is_active, is_claimable, jobs, queues, runs
+from penstock.store.tables import in_status, is_active, is_claimable, jobs, queues, runs
 from penstock.store.types import Id
 
 
@@ -150,9 +150,7 @@ def _merged(
     more = [*conditions, jobs.c.id < bindparam("before", type_=Id)] if after_cursor else list(conditions)
     branches = []
     for status in statuses:
-        branch = select(jobs.c.id).where(
-            jobs.c.tenant_id == bindparam("tenant", type_=Id), jobs.c.status == status.value, *more
-        )
+        branch = select(jobs.c.id).where(jobs.c.tenant_id == bindparam("tenant", type_=Id), in_status(status), *more)
         # A subquery, because SQLite allows no ORDER BY inside the parts of a UNION.
         branches.append(select(branch.order_by(jobs.c.id.desc()).limit(bindparam("reach")).subquery()))
     merged = union_all(*branches).subquery()
@@ -160,17 +158,23 @@ def _merged(
 
 
 def count(tx: Tx, tenant_id: UUID, where: Filter, cap: int | None = None) -> int:
-    query = select(literal(1)).where(
-        jobs.c.tenant_id == tenant_id, jobs.c.status.in_(where.statuses), *where.conditions()
+    if not where.statuses:
+        return 0
+    conditions = where.conditions()
+    found: Any = union_all(
+        *(
+            select(literal(1)).where(jobs.c.tenant_id == tenant_id, in_status(status), *conditions)
+            for status in where.statuses
+        )
     )
-    return int(tx.scalar(select(func.count()).select_from((query.limit(cap) if cap else query).subquery())))
+    return int(tx.scalar(select(func.count()).select_from((found.limit(cap) if cap else found).subquery())))
 
 
 def counts(tx: Tx, tenant_id: UUID, cap: int | None = None) -> dict[JobStatus, int]:
     """How many in each status; `cap` bounds the work on long histories."""
     parts = []
     for status in JobStatus:
-        part = select(literal(1)).where(jobs.c.tenant_id == tenant_id, jobs.c.status == status)
+        part = select(literal(1)).where(jobs.c.tenant_id == tenant_id, in_status(status))
         part = part.order_by(jobs.c.id).limit(cap) if cap else part  # ordered, so that it is read from the index
         parts.append(select(func.count()).select_from(part.subquery()).scalar_subquery())
     found = tx.run(select(*parts)).one()
@@ -179,9 +183,7 @@ def counts(tx: Tx, tenant_id: UUID, cap: int | None = None) -> dict[JobStatus, i
 
 def oldest_queued_at(tx: Tx, tenant_id: UUID) -> datetime | None:
     """When the longest-waiting job that could run was queued; ids grow with time."""
-    query = select(jobs.c.queued_at).where(
-        jobs.c.tenant_id == tenant_id, jobs.c.status == JobStatus.QUEUED, is_claimable()
-    )
+    query = select(jobs.c.queued_at).where(jobs.c.tenant_id == tenant_id, in_status(JobStatus.QUEUED), is_claimable())
     value: datetime | None = tx.scalar(query.order_by(jobs.c.id).limit(1))
     return value
 

@@ -17,6 +17,7 @@ from penstock.store.tables import (
     events,
     groups,
     idempotency_keys,
+    in_status,
     jobs,
     runs,
     tallies,
@@ -48,7 +49,7 @@ def finished_jobs(tx: Tx, before: datetime, statuses: Sequence[JobStatus], tenan
                 select(jobs.c.id, jobs.c.root_id, jobs.c.retry_of)
                 .where(
                     jobs.c.tenant_id == tenant,
-                    jobs.c.status == status,
+                    in_status(status),
                     jobs.c.finished_at < before,
                     ~retried,
                     or_(jobs.c.group_id.is_(None), ~group_goes_on),

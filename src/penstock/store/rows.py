@@ -13,7 +13,7 @@ from penstock.store.hot import NewJob, Written
 from penstock.store.tables import jobs
 
 _JOB_FIELDS = frozenset(Job.__dataclass_fields__)
-JOB_COLUMNS = [column for column in jobs.c if column.name in _JOB_FIELDS]
+JOB_COLUMNS = [jobs.c[name] for name in Job.__dataclass_fields__]
 
 
 def job(row: Mapping[Any, Any]) -> Job:

@@ -10,7 +10,7 @@ from sqlalchemy import and_, func, literal, or_, select, union_all
 
 from penstock.core.status import JobStatus
 from penstock.store.database import Tx
-from penstock.store.tables import is_claimable, jobs, tallies, tenants, triggers
+from penstock.store.tables import in_status, is_claimable, jobs, tallies, tenants, triggers
 
 NEWEST = 200
 OPEN = 500
@@ -50,7 +50,7 @@ def depths(tx: Tx, tenant_ids: list[UUID], cap: int) -> dict[tuple[UUID, JobStat
     parts = []
     for tenant_id in tenant_ids:
         for status in JobStatus:
-            some = select(literal(1)).where(jobs.c.tenant_id == tenant_id, jobs.c.status == status).limit(cap)
+            some = select(literal(1)).where(jobs.c.tenant_id == tenant_id, in_status(status)).limit(cap)
             parts.append(((tenant_id, status), select(func.count()).select_from(some.subquery()).scalar_subquery()))
     found: dict[tuple[UUID, JobStatus], int] = {}
     for start in range(0, len(parts), 60):
@@ -73,7 +73,7 @@ def oldest_queued(tx: Tx, tenant_ids: list[UUID]) -> dict[UUID, datetime]:
     found = {}
     for tenant_id in tenant_ids:
         waiting = select(jobs.c.queued_at).where(
-            jobs.c.tenant_id == tenant_id, jobs.c.status == JobStatus.QUEUED, is_claimable()
+            jobs.c.tenant_id == tenant_id, in_status(JobStatus.QUEUED), is_claimable()
         )
         moment = tx.scalar(waiting.order_by(jobs.c.id).limit(1))
         if moment is not None:
@@ -92,7 +92,7 @@ def newest_failures(tx: Tx, tenant_id: UUID, limit: int, since: datetime | None 
     columns = (jobs.c.id, jobs.c.definition_key, jobs.c.status, jobs.c.last_error, jobs.c.finished_at)
     branches = []
     for status in (JobStatus.FAILED, JobStatus.DEAD_LETTER):
-        branch = select(*columns).where(jobs.c.tenant_id == tenant_id, jobs.c.status == status)
+        branch = select(*columns).where(jobs.c.tenant_id == tenant_id, in_status(status))
         if since is not None:
             branch = branch.where(jobs.c.finished_at >= since)
         branches.append(select(branch.order_by(jobs.c.id.desc()).limit(limit).subquery()))
@@ -112,7 +112,7 @@ def pulse(tx: Tx, tenant_id: UUID, also: list[UUID]) -> list[dict[str, Any]]:
     newest = []
     for status in JobStatus:
         bound = OPEN if status is JobStatus.RUNNING else NEWEST
-        branch = select(jobs.c.id).where(jobs.c.tenant_id == tenant_id, jobs.c.status == status)
+        branch = select(jobs.c.id).where(jobs.c.tenant_id == tenant_id, in_status(status))
         newest.append(select(branch.order_by(jobs.c.id.desc()).limit(bound).subquery()))
     ids = union_all(*newest).subquery()
     chosen = jobs.c.id.in_(select(ids.c.id))

@@ -17,6 +17,7 @@ from sqlalchemy import select, text
 from penstock.core.status import JobStatus
 from penstock.store.database import Database, Tx
 from penstock.store.dialects.postgresql import CHANNEL
+from penstock.store.dialects.sqlite import be_patient
 from penstock.store.tables import in_status, jobs
 from penstock.store.types import UtcTime
 
@@ -41,6 +42,8 @@ def ear(db: Database, queues: Collection[str] | None = None) -> Ear:
 def _own_session(db: Database) -> Any:
     """A driver's connection that does not go back to the pool."""
     pooled = db.engine.raw_connection()
+    if db.name == "sqlite":
+        be_patient(pooled)
     session = pooled.driver_connection
     pooled.detach()
     return session

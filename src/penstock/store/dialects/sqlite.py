@@ -290,13 +290,14 @@ def _run(conn: Connection, sql: str, params: Mapping[str, Any]) -> Sequence[Any]
         cursor.close()
 
 
-def _prepare_connection(dbapi: Any, _record: Any) -> None:
+def _prepare_connection(dbapi: Any, record: Any) -> None:
     dbapi.isolation_level = None  # we say BEGIN ourselves
     cursor = dbapi.cursor()
     for pragma in (
         "journal_mode=WAL",
         "synchronous=FULL",  # NORMAL loses acknowledged jobs at a power cut
         "foreign_keys=ON",
+        "wal_autocheckpoint=4000",  # what every commit writes again is copied into the file once for many of them
         "journal_size_limit=67108864",
         "cache_size=-16000",
         "temp_store=MEMORY",
@@ -307,38 +308,58 @@ def _prepare_connection(dbapi: Any, _record: Any) -> None:
             # A file we may read but not write keeps its journal mode; writing will say so plainly.
             if "readonly" not in str(error) and "locked" not in str(error):
                 raise
+    (record.info[_MODE],) = cursor.execute("PRAGMA journal_mode").fetchone()
+    (record.info[_PATIENCE],) = cursor.execute("PRAGMA busy_timeout").fetchone()
     cursor.close()
+
+
+_MODE, _PATIENCE, _IMPATIENT = "penstock_journal_mode", "penstock_patience", "penstock_impatient"
+"""What is known of a connection: its journal's mode, how long it waits for locks in milliseconds, and whether it was told not to,
+because whoever writes waits for it."""
 
 
 def _begin(conn: Connection) -> None:
     if conn.get_execution_options().get("penstock_write"):
         begin_to_write(conn.connection)
     else:
+        be_patient(conn.connection)
         conn.exec_driver_sql("BEGIN")
 
 
 def begin_to_write(connection: Any) -> None:
     """A deferred transaction that turns writer fails at once with BUSY_SNAPSHOT, whatever the timeout; so it is IMMEDIATE. And
-    we wait ourselves: SQLite's way is to sleep the longer the longer it has waited, which leaves the file to nobody."""
+    we wait ourselves: SQLite's way is to sleep the longer the longer it has waited, which leaves the file to nobody. The
+    connection stays told so: each word to it gives the interpreter up, and who has it may keep it for milliseconds."""
+    info = connection.info
     cursor = connection.cursor()
-    execute = cursor.execute
-    execute("PRAGMA busy_timeout")
-    ((timeout,),) = cursor.fetchall()
-    execute("PRAGMA busy_timeout = 0")
     try:
+        if not info.get(_IMPATIENT):
+            cursor.execute("PRAGMA busy_timeout = 0")
+            info[_IMPATIENT] = True
         asked_at = time.monotonic()
         while True:
             try:
-                execute("BEGIN IMMEDIATE")
-                return
+                cursor.execute("BEGIN IMMEDIATE")
+                break
             except sqlite3.OperationalError as error:
                 waited = time.monotonic() - asked_at
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or waited * 1000 >= timeout:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or waited * 1000 >= info[_PATIENCE]:
                     raise
             time.sleep(min(0.01, 0.0005 + waited / 20))
     finally:
-        execute(f"PRAGMA busy_timeout = {timeout}")
         cursor.close()
+        if info[_MODE] != "wal":
+            be_patient(connection)  # there a COMMIT too waits for others
+
+
+def be_patient(connection: Any) -> None:
+    """Have the connection wait for locks itself, as whoever reads expects."""
+    info = connection.info
+    if info.get(_IMPATIENT):
+        cursor = connection.cursor()
+        cursor.execute(f"PRAGMA busy_timeout = {info[_PATIENCE]}")
+        cursor.close()
+        info[_IMPATIENT] = False
 
 
 def _tenants(conn: Connection, ids: set[UUID]) -> dict[UUID, tuple[int, bool]]:

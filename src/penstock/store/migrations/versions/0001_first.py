@@ -61,30 +61,30 @@ def _create_tables() -> None:
         "penstock_jobs",
         sa.Column("id", Id(), nullable=False),
         sa.Column("tenant_id", Id(), nullable=False),
-        sa.Column("definition_id", Id(), nullable=True),
-        sa.Column("definition_key", sa.Text(), nullable=False),
-        sa.Column("queue", sa.Text(), nullable=False),
-        sa.Column("status", sa.Text(), nullable=False),
-        sa.Column("claimable", sa.Boolean(), nullable=False),
-        sa.Column("waits_for", sa.Text(), nullable=True),
-        sa.Column("slot", sa.Boolean(), server_default=sa.text("false"), nullable=False),
-        sa.Column("priority", sa.Integer(), nullable=False),
-        sa.Column("position", sa.BigInteger(), nullable=False),
-        sa.Column("params", JsonDoc, nullable=False),
-        sa.Column("source", sa.Text(), nullable=False),
-        sa.Column("source_ref", sa.Text(), nullable=True),
-        sa.Column("dedupe_key", sa.Text(), nullable=True),
-        sa.Column("correlation_id", sa.Text(), nullable=True),
+        sa.Column("root_id", Id(), nullable=False),
         sa.Column("scheduled_for", UtcTime(), nullable=False),
         sa.Column("created_at", UtcTime(), nullable=False),
         sa.Column("queued_at", UtcTime(), nullable=False),
-        sa.Column("started_at", UtcTime(), nullable=True),
-        sa.Column("finished_at", UtcTime(), nullable=True),
+        sa.Column("position", sa.BigInteger(), nullable=False),
+        sa.Column("priority", sa.Integer(), nullable=False),
         sa.Column("attempt_no", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("max_attempts", sa.Integer(), nullable=False),
         sa.Column("crashes", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("claimable", sa.Boolean(), nullable=False),
+        sa.Column("slot", sa.Boolean(), server_default=sa.text("false"), nullable=False),
+        sa.Column("status", sa.Text(), nullable=False),
+        sa.Column("queue", sa.Text(), nullable=False),
+        sa.Column("definition_key", sa.Text(), nullable=False),
         sa.Column("retry_mode", sa.Text(), nullable=False),
-        sa.Column("root_id", Id(), nullable=False),
+        sa.Column("source", sa.Text(), nullable=False),
+        sa.Column("params", JsonDoc, nullable=False),
+        sa.Column("definition_id", Id(), nullable=True),
+        sa.Column("waits_for", sa.Text(), nullable=True),
+        sa.Column("source_ref", sa.Text(), nullable=True),
+        sa.Column("dedupe_key", sa.Text(), nullable=True),
+        sa.Column("correlation_id", sa.Text(), nullable=True),
+        sa.Column("started_at", UtcTime(), nullable=True),
+        sa.Column("finished_at", UtcTime(), nullable=True),
         sa.Column("retry_of", Id(), nullable=True),
         sa.Column("group_id", Id(), nullable=True),
         sa.Column("group_position", sa.Integer(), nullable=True),
@@ -184,7 +184,13 @@ def _create_tables() -> None:
         unique=False,
         **_where("group_id IS NOT NULL"),
     )
-    op.create_index("ix_penstock_jobs_list", "penstock_jobs", ["tenant_id", "status", "id"], unique=False)
+    op.create_index(
+        "ix_penstock_jobs_list",
+        "penstock_jobs",
+        ["tenant_id", "status", "id"],
+        unique=False,
+        **_where("status <> 'running'"),
+    )
     op.create_index(
         "ix_penstock_jobs_place",
         "penstock_jobs",
@@ -209,9 +215,16 @@ def _create_tables() -> None:
     op.create_index(
         "ix_penstock_jobs_running",
         "penstock_jobs",
-        ["definition_key", "tenant_id"],
+        ["tenant_id", "id"],
         unique=False,
         **_where("status = 'running'"),
+    )
+    op.create_index(
+        "ix_penstock_jobs_to_stop",
+        "penstock_jobs",
+        ["claimed_by"],
+        unique=False,
+        **_where("status = 'running' AND cancel_requested_at IS NOT NULL"),
     )
     op.create_index(
         "ix_penstock_jobs_slots", "penstock_jobs", ["definition_key", "tenant_id"], unique=False, **_where("slot")
@@ -559,6 +572,9 @@ def _create_tables() -> None:
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_penstock_webhooks")),
         sa.UniqueConstraint("tenant_id", "id", name=op.f("uq_penstock_webhooks_tenant_id_id")),
+    )
+    op.create_index(
+        "ix_penstock_webhooks_enabled", "penstock_webhooks", ["tenant_id"], unique=False, **_where("is_enabled")
     )
     op.create_table(
         "penstock_deliveries",
