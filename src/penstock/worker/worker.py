@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,6 +43,9 @@ SHUTDOWN = "the worker was shut down"
 OWN_CONNECTIONS = 3
 YOUNG_OBJECTS = 20_000
 """How many new objects there may be before the first of them are looked at for garbage."""
+TURN_SECONDS = 0.001
+"""How long one thread may keep the interpreter while another waits for it. By default it is five times as long, which is what
+the pump would wait after each word to the database while short jobs run."""
 
 
 class Worker:
@@ -141,7 +145,7 @@ class Worker:
         restore = self._handle_signals()
         for_good = not until_idle and threading.current_thread() is threading.main_thread()
         try:
-            with rare_collections() if for_good else nullcontext():
+            with alone() if for_good else nullcontext():
                 self._until_asked(until_idle)
         finally:
             restore()
@@ -235,16 +239,18 @@ class Worker:
 
 
 @contextmanager
-def rare_collections() -> Iterator[None]:
+def alone() -> Iterator[None]:
     """While a process does nothing but work: what it was born with is not looked through for garbage again and again, and the
-    rest more rarely. A drain of short jobs spends a tenth of its time on that otherwise."""
-    thresholds = gc.get_threshold()
+    rest more rarely (a drain of short jobs spends a tenth of its time on that otherwise); and threads take shorter turns."""
+    thresholds, turn = gc.get_threshold(), sys.getswitchinterval()
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, *thresholds[1:])
+    sys.setswitchinterval(min(turn, TURN_SECONDS))
     try:
         yield
     finally:
+        sys.setswitchinterval(turn)
         gc.set_threshold(*thresholds)
         gc.unfreeze()
 
