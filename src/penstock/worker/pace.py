@@ -7,6 +7,10 @@ AHEAD_SECONDS = 0.05
 """A buffer holds what this worker gets done in about this time."""
 
 MOST_AHEAD = 1000
+LINGER_SECONDS = 0.002
+MOST_LINGER_SECONDS = 0.01
+"""How long a finished run waits for company before it is reported: at least, and at most."""
+
 WEIGHT = 0.2
 """How much the newest batch counts in the average."""
 
@@ -33,6 +37,12 @@ class Pace:
     def capacity(self) -> int:
         """How many runs this worker wants to hold, running and buffered together."""
         return self._concurrency + self.ahead
+
+    @property
+    def linger(self) -> float:
+        """While others wait to be run, a run may wait about as long as it took: nobody hears of it much later, and a commit
+        serves many."""
+        return min(max(LINGER_SECONDS, self._average or 0.0), MOST_LINGER_SECONDS)
 
     def ran(self, durations: list[float]) -> None:
         """Learn from a batch of runs that ended."""

@@ -22,12 +22,9 @@ from penstock.worker.boarding import Boarding
 from penstock.worker.completer import Completer
 from penstock.worker.control import RunControl
 from penstock.worker.flight import Flight
-from penstock.worker.pace import Pace
+from penstock.worker.pace import LINGER_SECONDS, Pace
 from penstock.worker.service import Service, full_jitter
 from penstock.worker.waker import Hearing
-
-LINGER_SECONDS = 0.002
-"""How long a finished run waits for company before it is reported."""
 
 STALE_BUFFER_SECONDS = 0.5
 """A claim that has waited here this long is given back: another worker may be free."""
@@ -121,7 +118,7 @@ class Pump(Service):
             return
         if not self._flight.held:
             return  # nothing can end that would be company
-        until = time.monotonic() + LINGER_SECONDS
+        until = time.monotonic() + (LINGER_SECONDS if self._flight.ready.empty() else self.pace.linger)
         enough = max(1, self.pace.capacity // 2)
         take = self._take
         while True:
@@ -132,8 +129,11 @@ class Pump(Service):
             if left <= 0 or waiting <= 0 or not 0 < len(self._finished) < enough:
                 return
             try:
-                take(inbox.get(timeout=left))
+                message = inbox.get(timeout=left)
             except Empty:
+                return
+            take(message)
+            if message is None:
                 return
 
     def _wait_for(self, inbox: SimpleQueue[RunControl | None]) -> RunControl | None:
