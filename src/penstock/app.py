@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 from uuid import UUID
 
 from sqlalchemy import Engine
@@ -25,8 +25,6 @@ from penstock.queue import define as defining
 from penstock.queue import doors, enqueue, observe, recover
 from penstock.queue.enqueue import Options
 from penstock.queue.ground import Ground
-from penstock.run.command import CommandRunner
-from penstock.run.commands import Command, load_commands
 from penstock.run.context import Context, Runner
 from penstock.run.python import Isolation, PythonRunner
 from penstock.run.webhook import WebhookRunner
@@ -37,6 +35,9 @@ from penstock.triggers.scheduler import Scheduler
 from penstock.triggers.schedules import Triggers
 from penstock.triggers.webhooks import Post, Webhooks, install_outbox
 from penstock.worker import Worker
+
+if TYPE_CHECKING:
+    from penstock.run.commands import Command
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -317,6 +318,10 @@ class Penstock:
         posts = WebhookRunner(Post(self.ground), self._shared.egress)
         runners: list[Runner] = [functions, posts, *(make() for make in self._shared.runners)]
         if commands is not None:
+            # Only here: no other worker needs what they load.
+            from penstock.run.command import CommandRunner
+            from penstock.run.commands import load_commands
+
             runners.append(CommandRunner(self._fitting(load_commands(commands)), redactor, log_dir))
         return runners
 
