@@ -31,7 +31,7 @@ class Scale:
     """Whether peers too are measured with two worker processes."""
 
 
-FULL = Scale(2, 50_000, 1_000, 100, 1_000_000, 1_000_000, 1_000, 10_000, 2_000, 100_000, 3.0, True)
+FULL = Scale(2, 50_000, 1_000, 100, 1_000_000, 1_000_000, 2_000, 10_000, 2_000, 100_000, 3.0, True)
 QUICK = Scale(1, 3_000, 200, 30, 25_000, 25_000, 200, 1_000, 100, 4_000, 1.0, False)
 TINY = Scale(1, 60, 5, 3, 200, 200, 3, 20, 4, 20, 0.2, False)
 """For the tests of the bench itself."""

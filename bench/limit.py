@@ -1,7 +1,8 @@
 """The limit: the statements of a worker, driven inside the database without Python.
 
-On PostgreSQL a server-side loop runs the very texts that a worker sends (gate, close, claim, COMMIT) with plan caching as
-prepared statements have it; on SQLite a bare `sqlite3` loop does.
+On PostgreSQL a server-side loop runs the very texts that a worker sends, with plan caching as prepared statements have it; on
+SQLite a bare `sqlite3` loop does. One connection each: a worker on PostgreSQL claims on one and closes on another, so that it
+may pass what is the limit of one.
 """
 
 from __future__ import annotations
@@ -26,35 +27,41 @@ def bound(sql: str, **values: str) -> str:
 
 
 def postgres_loop(batch: int) -> str:
+    """Claim and COMMIT, close and COMMIT, as a worker that has much to do: until nothing is claimed any more."""
     gate = bound(postgresql._GATE, lock=str(postgresql.GATE_LOCK))
-    close = bound(postgresql._CLOSE, closings="v_closings", shard="1")
     claim = bound(
         postgresql._claim_sql(False, True, False, True),
-        queue="'default'", keys=KEYS, limit=str(batch), lease="60", worker="'limit'", pid="1", run_ids="v_runs",
+        queue="'default'", keys=KEYS, limit=str(batch), lease="60", worker="'limit'", pid="1", run_ids="v_new",
     )  # fmt: skip
+    close = bound(
+        postgresql._close_successes_sql(False),
+        job_ids="v_jobs",
+        run_ids="v_runs",
+        number="cardinality(v_jobs)",
+        shard="1",
+    )
     return f"""
 DO $limit$
-DECLARE v_closings jsonb; v_runs uuid[]; v_more jsonb;
+DECLARE v_new uuid[]; v_jobs uuid[]; v_runs uuid[]; v_left uuid[];
 BEGIN
   LOOP
-    SELECT array_agg(gen_random_uuid()) INTO v_runs FROM generate_series(1, {batch});
+    SELECT array_agg(gen_random_uuid()) INTO v_new FROM generate_series(1, {batch});
     PERFORM * FROM ({gate}) AS gate;
-    IF v_closings IS NOT NULL THEN
-      WITH closed AS MATERIALIZED (SELECT 1) SELECT NULL INTO v_more;
-      {close.strip().replace("SELECT u.id, u.run_id", "SELECT to_jsonb(count(*)) INTO v_more FROM (SELECT u.id, u.run_id", 1)}) AS done;
-    END IF;
     {_into(claim)}
     COMMIT;
-    EXIT WHEN v_closings IS NULL;
+    EXIT WHEN v_jobs IS NULL;
+    PERFORM * FROM ({postgresql._BY_KEY}) AS by_key;
+    {close.strip().replace("END FROM u", "END INTO v_left FROM u")};
+    COMMIT;
   END LOOP;
 END $limit$"""
 
 
 def _into(claim: str) -> str:
-    """Keep what was claimed as the next closings."""
+    """Keep what was claimed, to close it."""
     head, tail = claim.strip().rsplit("\nSELECT u.id AS job_id", 1)
-    rows = "jsonb_agg(jsonb_build_object('j', job_id, 'r', run_id, 'rs', 'succeeded', 'js', 'succeeded'))"
-    return f"{head}\nSELECT {rows} INTO v_closings FROM (SELECT u.id AS job_id{tail}) AS claimed;"
+    kept = "array_agg(job_id), array_agg(run_id) INTO v_jobs, v_runs"
+    return f"{head}\nSELECT {kept} FROM (SELECT u.id AS job_id{tail}) AS claimed;"
 
 
 def drain_in_postgres(url: str, batch: int = 400) -> float:
@@ -73,7 +80,7 @@ def drain(url: str, batch: int = 400) -> float:
 def drain_in_sqlite(url: str, batch: int) -> float:
     """Gate, close, claim and COMMIT on a bare connection, with the texts and the settings of the worker."""
     conn = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "cache_size=-16000"):
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=4000", "cache_size=-16000"):
         conn.execute(f"PRAGMA {pragma}")
     find = sqlite._find(1, True, False, False)
     run_ids = [str(uuid.uuid4()) for _ in range(batch)]

@@ -1,4 +1,7 @@
-"""Commands per second: `penstock worker` with a commands file, beside a bare `subprocess` loop that captures the output."""
+"""Commands per second: `penstock worker` with a commands file, beside a bare `subprocess` loop that captures the output.
+
+With the defaults the output's tails go into the run's row; with `--log-dir` a file for each run is written beside them.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from penstock import Penstock
 from penstock.core.status import JobStatus
 from penstock.store.tables import runs
 
-WORKLOAD = "commands"
+WORKLOAD, LOGGED = "commands", "commands, with a log file each"
 COMMAND = ["/bin/echo", "hello"]
 CONCURRENCY = 8
 BARE = f"bare subprocess, {CONCURRENCY} threads"
@@ -29,24 +32,26 @@ BARE = f"bare subprocess, {CONCURRENCY} threads"
 def commands(bench: Bench) -> None:
     n = bench.scale.commands
     for _ in range(bench.scale.repeats):
-        bench.each(WORKLOAD, lambda peer: through_a_worker(bench, peer, n), ours=True, times=1)
+        bench.each(WORKLOAD, lambda peer: through_a_worker(bench, peer, n, WORKLOAD), ours=True, times=1)
         started = time.perf_counter()
         with ThreadPoolExecutor(CONCURRENCY) as pool:
             list(pool.map(lambda _: subprocess.run(COMMAND, capture_output=True, check=True), range(n)))
         bench.note(WORKLOAD, BARE, n / (time.perf_counter() - started), "commands/s", n)
+    bench.each(LOGGED, lambda peer: through_a_worker(bench, peer, n, LOGGED), ours=True, times=1)
 
 
-def through_a_worker(bench: Bench, peer: Peer, n: int) -> None:
+def through_a_worker(bench: Bench, peer: Peer, n: int, workload: str) -> None:
     with bench.databases.fresh(peer.database) as url, tempfile.TemporaryDirectory() as folder:
         call(peer, "setup", url)
+        logs = ["--log-dir", f"{folder}/logs"] if workload == LOGGED else []
         file = Path(folder, "commands.toml")
         file.write_text(f'[commands.hello]\nargv = ["{COMMAND[0]}", "{COMMAND[1]}"]\n')
         with Penstock(url) as app:
             app.define("hello", runner="command")
             app.enqueue_many("hello", [{}] * n)
             worker = subprocess.Popen(
-                [sys.executable, "-m", "penstock.cli", "worker", "--commands", str(file), "--log-dir", f"{folder}/logs",
-                 "--concurrency", str(CONCURRENCY)],
+                [sys.executable, "-m", "penstock.cli", "worker", "--commands", str(file), "--concurrency", str(CONCURRENCY),
+                 *logs],
                 env={**os.environ, "PENSTOCK_DATABASE_URL": url}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             )  # fmt: skip
             until = time.perf_counter() + 120
@@ -61,4 +66,4 @@ def through_a_worker(bench: Bench, peer: Peer, n: int) -> None:
             # As the rows have it, from the first start to the last end: the start of the interpreter is not of interest.
             with app.db.read() as tx:
                 first, last = tx.first(select(func.min(runs.c.started_at), func.max(runs.c.finished_at)))
-        bench.note(WORKLOAD, peer.label, n / (last - first).total_seconds(), "commands/s", n)
+        bench.note(workload, peer.label, n / (last - first).total_seconds(), "commands/s", n)

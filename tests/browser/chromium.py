@@ -28,8 +28,9 @@ def ensure_chromium() -> str:
     if Path(PATH).exists():
         return PATH
     if shutil.which("apt-get"):
-        for command in (["apt-get", "update", "-q"], ["apt-get", "install", "-y", "-q", "chromium"]):
-            subprocess.run(command, capture_output=True, check=False, timeout=280)
+        for command in (["update", "-q"], ["install", "-y", "-q", "chromium"]):
+            patient = ["apt-get", "-o", "DPkg::Lock::Timeout=120", *command]
+            subprocess.run(patient, capture_output=True, check=False, timeout=280)
     assert Path(PATH).exists(), (
         f"The browser tests need Chromium at {PATH}, and it could not be installed here."
         " On Debian: apt-get install chromium"
