@@ -23,18 +23,22 @@ def fill(bench: Bench, peer: Peer, url: str) -> int:
 
 
 def drain(bench: Bench) -> None:
-    for workload, processes in ((ONE, 1), (TWO, 2)):
+    """One process and two in turn, all systems in each; and ours once more, since they are compared with each other too."""
+    rounds = [False] * bench.scale.repeats + [True] * bench.scale.everyone_twice
+    for ours in rounds:
+        for workload, processes in ((ONE, 1), (TWO, 2)):
 
-        def measure(peer: Peer, workload: str = workload, processes: int = processes) -> None:
-            if processes > peer.processes:
-                raise Missing("its store may be used by one process only")
-            with bench.databases.fresh(peer.database) as url:
-                jobs = fill(bench, peer, url)
-                with Workers(peer, url, processes) as workers:
-                    bench.note(workload, peer.label, jobs / workers.wait_for(jobs), "jobs/s", jobs)
+            def measure(peer: Peer, workload: str = workload, processes: int = processes) -> None:
+                if processes > peer.processes:
+                    raise Missing("its store may be used by one process only")
+                with bench.databases.fresh(peer.database) as url:
+                    jobs = fill(bench, peer, url)
+                    with Workers(peer, url, processes) as workers:
+                        bench.note(workload, peer.label, jobs / workers.wait_for(jobs), "jobs/s", jobs)
 
-        bench.each(workload, measure, ours=processes > 1 and not bench.scale.everyone_twice)
-    bench.each(LIMIT, lambda peer: in_the_database(bench, peer), ours=True)
+            alone = ours or (processes > 1 and not bench.scale.everyone_twice)
+            bench.each(workload, measure, ours=alone, times=1)
+        bench.each(LIMIT, lambda peer: in_the_database(bench, peer), ours=True, times=1)
 
 
 def in_the_database(bench: Bench, peer: Peer) -> None:
