@@ -19,7 +19,8 @@ from penstock.core.status import JobStatus
 REPOSITORY = Path(__file__).parents[2]
 
 
-def eventually(true: Callable[[], Any], seconds: float = 30.0, what: str = "it") -> Any:
+def eventually(true: Callable[[], Any], seconds: float = 90.0, what: str = "it") -> Any:
+    """Patient by default: beside a fleet of a hundred processes, on two cores, a worker takes half a minute to start."""
     until = time.monotonic() + seconds
     while not (found := true()):
         assert time.monotonic() < until, f"{what} did not happen within {seconds:g} s"
