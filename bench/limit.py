@@ -80,7 +80,7 @@ def drain(url: str, batch: int = 400) -> float:
 def drain_in_sqlite(url: str, batch: int) -> float:
     """Gate, close, claim and COMMIT on a bare connection, with the texts and the settings of the worker."""
     conn = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=4000", "cache_size=-16000"):
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "cache_size=-16000"):
         conn.execute(f"PRAGMA {pragma}")
     find = sqlite._find(1, True, False, False)
     run_ids = [str(uuid.uuid4()) for _ in range(batch)]

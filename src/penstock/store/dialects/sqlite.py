@@ -297,7 +297,6 @@ def _prepare_connection(dbapi: Any, record: Any) -> None:
         "journal_mode=WAL",
         "synchronous=FULL",  # NORMAL loses acknowledged jobs at a power cut
         "foreign_keys=ON",
-        "wal_autocheckpoint=4000",  # what every commit writes again is copied into the file once for many of them
         "journal_size_limit=67108864",
         "cache_size=-16000",
         "temp_store=MEMORY",
