@@ -6,6 +6,8 @@ start it as `nobody`.
 
 from __future__ import annotations
 
+import atexit
+import functools
 import importlib.util
 import os
 import shutil
@@ -29,13 +31,44 @@ def bundled_binaries() -> Path:
     return Path(found.origin).parent / "pginstall"
 
 
+@functools.cache
+def binaries_for_nobody(bundled: Path) -> Path:
+    """Return the server's programs where `nobody` may run them: the wheel's own, or a copy outside a closed home."""
+    try:
+        subprocess.run([bundled / "bin" / "initdb", "--version"], user=NOBODY, check=True, capture_output=True)
+        return bundled
+    except (PermissionError, subprocess.CalledProcessError):
+        return _copy_for_nobody(bundled)
+
+
+def _copy_for_nobody(bundled: Path) -> Path:
+    """Copy the programs beside the libraries they link to: they look for those relative to themselves."""
+    package = bundled.parent
+    copied = Path(tempfile.mkdtemp(prefix="penstock-pg-programs-"))
+    atexit.register(shutil.rmtree, copied, ignore_errors=True)
+    copied.chmod(0o755)
+    libraries = package.with_name(f"{package.name}.libs")
+    if libraries.exists():
+        shutil.copytree(libraries, copied / libraries.name, symlinks=True)
+    return Path(
+        shutil.copytree(
+            bundled,
+            copied / package.name / bundled.name,
+            symlinks=True,
+            ignore=shutil.ignore_patterns("include"),
+        )
+    )
+
+
 class Server:
-    def __init__(self, *, durable: bool = False, settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, *, durable: bool = False, settings: dict[str, str] | None = None, programs: Path | None = None
+    ) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="penstock-pg-"))
         self.data = self.directory / "data"
         self.port = free_port()
         self.user = NOBODY if os.geteuid() == 0 else None
-        self.binaries = self._usable_binaries() / "bin"
+        self.binaries = self._usable(programs or bundled_binaries()) / "bin"
         self.settings = {
             "listen_addresses": "127.0.0.1",
             "port": str(self.port),
@@ -49,19 +82,12 @@ class Server:
             **(settings or {}),
         }
 
-    def _usable_binaries(self) -> Path:
-        bundled = bundled_binaries()
+    def _usable(self, programs: Path) -> Path:
         if self.user is None:
-            return bundled
+            return programs
         self.directory.chmod(0o755)
         shutil.chown(self.directory, NOBODY)
-        try:
-            subprocess.run([bundled / "bin" / "postgres", "--version"], user=NOBODY, check=True, capture_output=True)
-            return bundled
-        except (PermissionError, subprocess.CalledProcessError):
-            copied = self.directory / "pginstall"  # a home directory that nobody may not enter
-            shutil.copytree(bundled, copied, symlinks=True)
-            return copied
+        return binaries_for_nobody(programs)
 
     def _run(self, *command: str) -> None:
         with tempfile.TemporaryFile() as output:  # a pipe would stay open in the server
