@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.core.errors import InvalidInput, InvalidPayload
 from penstock.core.payload import MAX_DEPTH, compile_schema, merge, plain, storable, validate
+from penstock.core.schema_cost import size_of
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 leaves = (
@@ -86,3 +87,90 @@ def test_every_fault_has_its_path() -> None:
     assert {fault.path for fault in refused.value.faults} == {"$", "$.a[1]"}
     validate("resize", check, {"a": [1], "b": 0})
     assert compile_schema({})({"anything": 1}) == []
+
+
+def doubling(times: int) -> dict[str, Any]:
+    """A schema of a few hundred bytes that applies 2 ** times parts to one value."""
+    twice = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(times)}
+    return {"$defs": {**twice, f"d{times}": {"type": "string"}}, "properties": {"x": {"$ref": "#/$defs/d0"}}}
+
+
+def two_kinds_of_node() -> dict[str, Any]:
+    kinds = [
+        {"type": "object", "properties": {"left": {"$ref": "#/$defs/node"}}, "required": [name]} for name in ("a", "b")
+    ]
+    return {"$defs": {"node": {"anyOf": kinds}}, "$ref": "#/$defs/node"}
+
+
+def nested(depth: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(depth):
+        value = {"left": value}
+    return value
+
+
+@pytest.mark.parametrize("times", [14, 22, 60])
+def test_a_schema_that_multiplies_is_refused_when_it_is_saved(times: int) -> None:
+    with pytest.raises(InvalidInput, match="too expensive to check"):
+        compile_schema(doubling(times))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#"},
+        {"allOf": [{"$ref": "#"}]},
+        {"properties": {"a": {"$ref": "#/properties/a"}}},
+        {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "items": {"$ref": "#/$defs/a"}},
+        {"$defs": {"a": {"$anchor": "here", "not": {"$ref": "#here"}}}, "$ref": "#/$defs/a"},
+    ],
+)
+def test_references_in_a_circle_are_refused(schema: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match="in a circle"):
+        compile_schema(schema)
+
+
+def test_a_recursive_schema_takes_values_of_a_usual_depth() -> None:
+    tree = compile_schema({"properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}}})
+    assert tree(nested(60)) == []
+    check = compile_schema(two_kinds_of_node())
+    assert check({"a": 1, "left": {"b": 2, "left": {"a": 3}}}) == []
+    assert [fault.path for fault in check(nested(3))] == ["$"]
+
+
+@pytest.mark.parametrize("depth", [20, 40, 63])
+def test_a_value_that_would_take_for_ever_is_refused_unseen(depth: int) -> None:
+    [fault] = compile_schema(two_kinds_of_node())(nested(depth))
+    assert "too large for this schema" in fault.message
+
+
+STRINGS = {"properties": {"tags": {"type": "array", "items": {"type": "string"}}}}
+ONE_OF_A_HUNDRED = {"properties": {"tags": {"items": {"anyOf": [{"const": f"{n}"} for n in range(100)]}}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [(STRINGS, {"tags": [1] * 200_000}), (ONE_OF_A_HUNDRED, {"tags": ["other"] * 9_000})],
+)
+def test_of_a_large_value_only_the_first_fault_is_described(schema: dict[str, Any], value: Any) -> None:
+    first, rest = compile_schema(schema)(value)
+    assert first.path == "$.tags[0]"
+    assert rest.message == "only the first fault is described"
+
+
+def test_of_an_ordinary_value_every_fault_is_described() -> None:
+    form = {"properties": {f"field{n}": {"type": ["string", "null"], "maxLength": 10} for n in range(30)}}
+    assert len(compile_schema(form)({f"field{n}": n for n in range(12)})) == 12
+
+
+@given(documents)
+def test_size_counts_every_part(document: dict[str, Any]) -> None:
+    def parts(value: Any) -> int:
+        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        return 1 + sum(map(parts, inner))
+
+    def depth(value: Any) -> int:
+        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        return max((1 + depth(each) for each in inner), default=0)
+
+    assert size_of(document) == (parts(document), depth(document))

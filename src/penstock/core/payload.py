@@ -10,17 +10,31 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import jsonschema_rs
 
 from penstock.core.errors import Fault, InvalidInput, InvalidPayload
+from penstock.core.schema_cost import Cost, size_of
 
 MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 64
 MAX_SCHEMA_BYTES = 64 * 1024
 MAX_SCHEMA_NODES = 2_000
 MAX_INT = 2**63 - 1
+
+USUAL_DEPTH = 8
+MAX_STEPS_PER_PATH = 20_000
+"""What a schema may cost along one path of a value as deep as values usually are; told when the schema is saved."""
+
+MAX_STEPS = 30_000_000
+"""What a validation may cost: about half a second. Larger params are refused before they are looked at."""
+
+MAX_STEPS_DESCRIBED = 20_000
+"""Describing a fault costs a thousand times what finding it does: at most this many steps are described."""
+
+MAX_FAULTS = 20
 
 JsonObject = Mapping[str, Any]
 
@@ -48,7 +62,7 @@ def plain(name: str, value: Any) -> str:
 
 
 def _walk(value: Any, path: str, depth: int, faults: list[Fault]) -> None:
-    if len(faults) >= 20:
+    if len(faults) >= MAX_FAULTS:
         return
     if depth > MAX_DEPTH:
         faults.append(Fault(path, f"nested over {MAX_DEPTH} levels"))
@@ -126,6 +140,7 @@ def _compile(text: str) -> Validator:
     if not schema:
         return lambda _value: []
     _bound_schema(schema, text)
+    cost = _bounded_cost(schema)
     try:
         validator = jsonschema_rs.validator_for(
             schema, validate_formats=True, retriever=_no_remote_references, pattern_options=jsonschema_rs.RegexOptions()
@@ -136,14 +151,42 @@ def _compile(text: str) -> Validator:
         raise InvalidInput(f"arg_schema is not a usable JSON Schema: {str(error).splitlines()[0]}") from error
 
     def check(value: Any) -> list[Fault]:
-        faults = []
-        for error in validator.iter_errors(value):
-            faults.append(Fault(_path(error.instance_path), error.message[:500]))
-            if len(faults) == 20:
-                break
-        return faults
+        parts, depth = size_of(value)
+        per_path = cost.per_path(depth)
+        if parts * per_path > MAX_STEPS:
+            return [Fault("$", f"too large for this schema: {parts:,} parts, {depth} levels deep")]
+        if validator.is_valid(value):
+            return []
+        return _described(validator, value, parts, per_path)
 
     return check
+
+
+def _bounded_cost(schema: JsonObject) -> Cost:
+    cost = Cost(schema)
+    cost.per_path(MAX_DEPTH)  # raises where references lead in a circle, however deep that lies
+    if cost.per_path(USUAL_DEPTH) > MAX_STEPS_PER_PATH:
+        raise InvalidInput(
+            "arg_schema is too expensive to check: its anyOf, oneOf, allOf and $ref multiply to more than"
+            f" {MAX_STEPS_PER_PATH:,} steps for one value. Use fewer alternatives, or tell them apart by type or const."
+        )
+    return cost
+
+
+def _described(validator: Any, value: Any, parts: int, per_path: int) -> list[Fault]:
+    """Describe what does not fit, as fully as is cheap: every fault, the first one, or that there is one."""
+    if per_path > MAX_STEPS_DESCRIBED:
+        return [Fault("$", "does not fit the schema")]
+    if parts * per_path > MAX_STEPS_DESCRIBED:
+        try:
+            validator.validate(value)
+        except jsonschema_rs.ValidationError as error:
+            return [_fault(error), Fault("$", "only the first fault is described")]
+    return [_fault(error) for error in islice(validator.iter_errors(value), MAX_FAULTS)]
+
+
+def _fault(error: Any) -> Fault:
+    return Fault(_path(error.instance_path), error.message[:500])
 
 
 def _no_remote_references(uri: str) -> Any:
