@@ -21,6 +21,7 @@ from penstock.core.errors import (
     UnknownDefinition,
     UnknownTenant,
 )
+from penstock.core.terminal import printable
 from penstock.worker.service import patiently
 
 OK, FAILED, USAGE, NO_DATABASE, UNHEALTHY = 0, 1, 2, 3, 4
@@ -47,14 +48,21 @@ AppPath = Annotated[
 ]
 
 
+class SafeConsole(Console):
+    """A console that shows control characters in texts as escapes, so that no job or tenant can drive the terminal."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        super().print(*(printable(each) if isinstance(each, str) else each for each in objects), **options)
+
+
 def out() -> Console:
     """For answers. Plain when it goes into a pipe."""
-    return Console(file=sys.stdout, soft_wrap=not sys.stdout.isatty(), highlight=False)
+    return SafeConsole(file=sys.stdout, soft_wrap=not sys.stdout.isatty(), highlight=False)
 
 
 def err() -> Console:
     """For everything that is not the answer."""
-    return Console(file=sys.stderr, soft_wrap=True, highlight=False)
+    return SafeConsole(file=sys.stderr, soft_wrap=True, highlight=False)
 
 
 def open_app_patiently(database_url: str | None, app: str | None = None) -> Penstock:

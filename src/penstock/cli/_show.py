@@ -17,6 +17,7 @@ from rich.table import Table
 
 from penstock.cli._common import out
 from penstock.core.redact import Redactor
+from penstock.core.terminal import printable, printable_json
 
 STYLES = {
     "queued": "cyan", "running": "yellow", "succeeded": "green", "failed": "red", "timeout": "red", "canceled": "magenta",
@@ -43,13 +44,12 @@ def as_plain(value: Any) -> Any:
 
 
 def print_json(value: Any) -> None:
-    json.dump(as_plain(value), sys.stdout, ensure_ascii=False, indent=2)
-    sys.stdout.write("\n")
+    sys.stdout.write(printable_json(json.dumps(as_plain(value), ensure_ascii=False, indent=2)) + "\n")
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: str) -> None:
     """A table on a terminal; lines of tab-separated values in a pipe."""
-    lines = [[_text(cell) for cell in row] for row in rows]
+    lines = [[_text(value) for value in row] for row in rows]
     if not sys.stdout.isatty():
         for line in lines:
             sys.stdout.write("\t".join(line) + "\n")
@@ -59,7 +59,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: st
         return
     table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
     for line in lines:
-        table.add_row(*(styled(cell) for cell in line))
+        table.add_row(*map(styled, line))
     out().print(table)
 
 
@@ -74,9 +74,14 @@ def print_facts(facts: Iterable[tuple[str, Any]]) -> None:
             sys.stdout.write(f"{name}\t{value}\n")
 
 
-def styled(cell: str) -> str:
-    style = STYLES.get(cell)
-    return f"[{style}]{cell}[/]" if style else escape(cell)
+def styled(text: str) -> str:
+    style = STYLES.get(text)
+    return f"[{style}]{text}[/]" if style else cell(text)
+
+
+def cell(text: str) -> str:
+    """Return a text as it may stand in a table: neither markup nor control characters have an effect."""
+    return escape(printable(text))
 
 
 def _text(value: Any) -> str:
@@ -85,8 +90,8 @@ def _text(value: Any) -> str:
     if isinstance(value, datetime):
         return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S") + "Z"
     if isinstance(value, dict | list | tuple):
-        return json.dumps(as_plain(value), ensure_ascii=False)
-    return str(value)
+        return printable(json.dumps(as_plain(value), ensure_ascii=False))
+    return printable(str(value))
 
 
 def age(moment: datetime | None, now: datetime | None = None) -> str:

@@ -12,6 +12,7 @@ from penstock.app import Penstock
 from penstock.cli._common import DatabaseUrl, TenantName, err, open_app
 from penstock.core.nouns import Run
 from penstock.core.status import RunStatus
+from penstock.core.terminal import printable
 
 EVERY_SECONDS = 0.5
 
@@ -20,10 +21,15 @@ def logs(
     id: Annotated[str, typer.Argument(metavar="ID", help="The id of a job.")],
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run ends.")] = False,
     attempt: Annotated[int | None, typer.Option(help="Which attempt; without it the last.")] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Print control characters as they are. Only for output that you trust.")
+    ] = False,
     tenant: TenantName = "default",
     database_url: DatabaseUrl = None,
 ) -> None:
-    """The last 64 KiB that a run wrote to stdout and stderr. Where the whole log was kept, its path is shown."""
+    """Print the last 64 KiB that a run wrote to stdout and stderr, with control characters shown as escapes.
+
+    Where the whole log was kept, its path is shown."""
     with open_app(database_url, tenant) as made:
         run = _run(made, id, attempt)
         while run is None and follow and not made.jobs.get(id).finished:
@@ -34,7 +40,7 @@ def logs(
             return
         shown = ("", "")
         while True:
-            shown = _print_news(run, shown)
+            shown = _print_news(run, shown, raw)
             if not follow or run.status is not RunStatus.RUNNING:
                 break
             time.sleep(EVERY_SECONDS)
@@ -50,11 +56,12 @@ def _run(app: Penstock, id: str, attempt: int | None) -> Run | None:
     return runs[-1] if runs else None
 
 
-def _print_news(run: Run, shown: tuple[str, str]) -> tuple[str, str]:
+def _print_news(run: Run, shown: tuple[str, str], raw: bool) -> tuple[str, str]:
     """Print what came since; answers what has been shown by now."""
     tails = (run.stdout_tail or "", run.stderr_tail or "")
     for stream, before, now in ((sys.stdout, shown[0], tails[0]), (sys.stderr, shown[1], tails[1])):
-        stream.write(news(before, now))
+        new = news(before, now)
+        stream.write(new if raw else printable(new))
         stream.flush()
     return tails
 

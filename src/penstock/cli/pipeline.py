@@ -13,6 +13,7 @@ from rich.table import Table as RichTable
 
 import penstock.pipeline as dj
 from penstock.core.errors import PenstockError
+from penstock.core.terminal import printable
 from penstock.pipeline.diagram import Diagram
 
 app = typer.Typer(
@@ -59,9 +60,9 @@ def errors(
         ):
             count += 1
             key = row["key"] if history else {name: row[name] for name in names}
-            typer.echo(f"{found.full_table_name} {key}: {row['error_message']}")
+            typer.echo(printable(f"{found.full_table_name} {key}: {row['error_message']}"))
             if stack and row["error_stack"]:
-                typer.echo(row["error_stack"])
+                typer.echo(printable(row["error_stack"]))
     if not count:
         typer.echo("No errors.")
 
@@ -98,7 +99,7 @@ def populate(
         failed += len(made["error_list"])
         typer.echo(f"{found.full_table_name}: {made['success_count']} made, {len(made['error_list'])} failed")
         for key, message in made["error_list"][:5]:
-            typer.echo(f"  {key}: {message}")
+            typer.echo(printable(f"  {key}: {message}"))
     raise typer.Exit(1 if failed else 0)
 
 

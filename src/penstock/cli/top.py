@@ -11,13 +11,12 @@ import typer
 from rich import box
 from rich.console import Group, RenderableType
 from rich.live import Live
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from penstock.app import Penstock
 from penstock.cli._common import DatabaseUrl, TenantName, open_app, out
-from penstock.cli._show import STYLES, age, span
+from penstock.cli._show import STYLES, age, cell, span
 from penstock.core.status import TERMINAL, JobStatus
 from penstock.queue.observe import Summary, present_workers
 
@@ -78,7 +77,7 @@ class View:
             style = "red" if row["stale"] else ""
             running = f"{row['running_count']}/{row['concurrency']}"
             queues = ", ".join(row["queues"]) or "all"
-            table.add_row(row["id"], running, escape(queues), f"{age(row['last_seen_at'])} ago", style=style)
+            table.add_row(cell(row["id"]), running, cell(queues), f"{age(row['last_seen_at'])} ago", style=style)
         return table
 
     def _running(self) -> RenderableType:
@@ -88,7 +87,5 @@ class View:
             done, total = progress.get("done"), progress.get("total")
             told = f"{done:g}/{total:g}" if done is not None and total else ""
             told = f"{told} {progress.get('message', '')}".strip()
-            table.add_row(
-                str(job.id), escape(job.definition_key), str(job.attempt_no), age(job.started_at), escape(told)
-            )
+            table.add_row(str(job.id), cell(job.definition_key), str(job.attempt_no), age(job.started_at), cell(told))
         return table
