@@ -9,8 +9,9 @@ import typer
 from rich.progress import Progress, TaskID
 
 from penstock.app import DEFAULT_URL
-from penstock.cli._common import AsJson, DatabaseUrl, err, out
+from penstock.cli._common import NO_DATABASE, AsJson, DatabaseUrl, err, out
 from penstock.cli._show import print_json
+from penstock.core.errors import SchemaMismatch
 from penstock.store import schema
 from penstock.store.copy import copy_database
 from penstock.store.database import Database
@@ -40,14 +41,20 @@ def upgrade(as_json: AsJson = False, database_url: DatabaseUrl = None) -> None:
 
 @app.command()
 def check(as_json: AsJson = False, database_url: DatabaseUrl = None) -> None:
-    """Whether the database answers and its tables are those of this program; exit code 3 if not."""
+    """Check that the database answers and that its tables, columns and indexes are those of this program; exit code 3 if not."""
     db = _open(database_url)
     try:
-        schema.check(db)
+        differences = schema.compare(db)
     finally:
         db.close()
     if as_json:
-        print_json({"schema": schema.HEAD, "database": db.name})
+        print_json({"schema": schema.HEAD, "database": db.name, "differences": differences})
+        if differences:
+            raise typer.Exit(NO_DATABASE)
+    elif differences:
+        raise SchemaMismatch(
+            f"The tables are at {schema.HEAD}, but not as the migrations make them: {'; '.join(differences)}."
+        )
     else:
         out().print(f"The {db.name} database answers, and its tables are at {schema.HEAD}.")
 

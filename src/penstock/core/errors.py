@@ -22,7 +22,8 @@ PenstockError
     ├── DatabaseFull
     ├── DatabaseCorrupt
     ├── SchemaTooNew        the database was written by a newer Penstock
-    └── SchemaOutdated      run `penstock db upgrade`
+    ├── SchemaOutdated      run `penstock db upgrade`
+    └── SchemaMismatch      the tables are not those that their version promises
 """
 
 from __future__ import annotations
@@ -240,3 +241,9 @@ class SchemaOutdated(DatabaseError):
     """The tables are older than the program; run `penstock db upgrade`."""
 
     code = "schema_outdated"
+
+
+class SchemaMismatch(DatabaseError):
+    """The tables are not those that the version of the schema promises."""
+
+    code = "schema_mismatch"

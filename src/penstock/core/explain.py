@@ -74,9 +74,13 @@ _ALL = (
      "Do not write to it. Restore a backup, or try `sqlite3 FILE .recover`. Network file systems do this to SQLite.",
      "explanation/capacity.md"),
     ("schema_too_new", "The tables were made by a newer Penstock than this one.",
-     "Upgrade the program. A newer database is never written by an older one.", "howto/many-machines.md"),
+     "Upgrade the program. A newer database is never written by an older one.", "howto/upgrade-and-backup.md"),
     ("schema_outdated", "The tables are older than the program.", "Run `penstock db upgrade`.",
-     "howto/many-machines.md"),
+     "howto/upgrade-and-backup.md"),
+    ("schema_mismatch", "The tables are not those that the version of the schema promises: somebody changed them, or they were made "
+     "by a program that was never released.",
+     "The message names what differs. Create a missing index again by its definition; restore a backup if tables or columns are gone.",
+     "howto/upgrade-and-backup.md"),
     # pipelines
     ("pipeline_error", "A pipeline was asked for something that cannot be.", "The message says what was expected.", "pipelines/index.md"),
     ("invalid_definition", "A table's definition cannot be read. Nothing was created.",

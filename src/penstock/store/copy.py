@@ -24,7 +24,7 @@ def copy_database(source: Database, target: Database, progress: Progress = _sile
     """Copy everything, in one transaction of the target, while nobody can write to the source. All or nothing.
 
     The target must be migrated and hold no jobs or definitions yet. Answers how many rows of each table were copied."""
-    schema.check(source)
+    schema.verify(source)
     schema.upgrade(target)
     copied: dict[str, int] = {}
     with source.write() as reading, target.write() as writing:

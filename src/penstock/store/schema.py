@@ -1,16 +1,22 @@
-"""Migrations are Alembic's, on both databases. A fresh schema equals the sum of the migrations; a test holds it."""
+"""The version of the tables. Migrations are Alembic's, on both databases, and frozen: their sum is today's schema.
+
+CONTRIBUTING.md, "A change of the schema", says how to write one.
+"""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, text
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, NoSuchTableError
 
-from penstock.core.errors import DatabaseUnavailable, SchemaOutdated, SchemaTooNew
-from penstock.store.database import Database
+from penstock.core.errors import DatabaseLocked, DatabaseUnavailable, SchemaMismatch, SchemaOutdated, SchemaTooNew
+from penstock.store.database import Database, Tx
 from penstock.store.dialects.postgresql import GATE_LOCK
+from penstock.store.differences import differences, missing
+from penstock.store.faults import sqlstate
 from penstock.store.tables import metadata
 from penstock.store.types import from_micros
 
@@ -18,11 +24,25 @@ if TYPE_CHECKING:
     from alembic.script import ScriptDirectory
 
 VERSION_TABLE = "penstock_version"
-HEAD = "0001"
+MIGRATIONS = Path(__file__).parent / "migrations"
+REVISIONS = tuple(sorted(file.name[:4] for file in (MIGRATIONS / "versions").glob("[0-9]*_*.py")))
+"""The migrations of this program, oldest first, by the numbers that their file names begin with."""
+HEAD = REVISIONS[-1]
+
+LOCK_TIMEOUT = "3s"
+"""How long a migration waits for a table on PostgreSQL. Everybody else queues behind it meanwhile, so not for long."""
+PATIENCE_SECONDS = 60.0
+"""How long an upgrade goes on trying to have its tables."""
+
+UNDEFINED = {"42P01", "42703", "42704"}
+NOT_OURS = (
+    "it was made by a program that was never released, or changed by hand. Nothing was changed. "
+    "Restore a backup, or start with a new database."
+)
 
 
 def current(db: Database) -> str | None:
-    """The revision the database is at, or None if Penstock's tables are not there."""
+    """Return the revision the database is at, or None if Penstock's tables are not there."""
     with db.read() as tx:
         try:
             version: str | None = tx.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}"))
@@ -34,13 +54,13 @@ def current(db: Database) -> str | None:
 
 
 def check(db: Database) -> None:
-    """Raise unless the tables are exactly those this program knows."""
+    """Raise unless the database has been through exactly the migrations of this program."""
     found = current(db)
     if found == HEAD:
         return
     if found is None:
         raise SchemaOutdated("Penstock's tables are not there. Run: penstock db upgrade")
-    if found not in {script.revision for script in _scripts().walk_revisions()}:
+    if found not in REVISIONS:
         raise SchemaTooNew(
             f"The database is at schema {found}, which this Penstock (schema {HEAD}) does not know: it was written by a newer "
             "release. Upgrade the program; the database was not touched."
@@ -48,25 +68,84 @@ def check(db: Database) -> None:
     raise SchemaOutdated(f"The database is at schema {found}; this Penstock needs {HEAD}. Run: penstock db upgrade")
 
 
-def upgrade(db: Database) -> tuple[str | None, str]:
-    """Bring the tables up to date; many processes may call it at once. Answers the revisions before and after."""
+def verify(db: Database) -> None:
+    """Raise unless `check` is content and the database has every table and column that this program uses."""
+    check(db)
+    with db.read() as tx:
+        _refuse(missing(tx))
+
+
+def compare(db: Database) -> list[str]:
+    """Say how the tables, columns, indexes and constraints differ from those of this program; a sentence each."""
+    check(db)
+    with db.read() as tx:
+        return differences(tx)
+
+
+def upgrade(db: Database, target: str = HEAD) -> tuple[str | None, str]:
+    """Bring the tables up to date; many processes may call it at once. Return the revisions before and after.
+
+    It is one transaction: a migration that fails leaves the database as it was. `target` is for tests.
+    """
     before = current(db)
-    if before == HEAD:
-        return before, HEAD
+    if before == target:
+        return before, target
     if before is not None:
         try:
             check(db)
         except SchemaOutdated:
             pass
-    with db.write() as tx:
-        if db.name == "postgresql":
-            tx.run(text("SELECT pg_advisory_xact_lock(:key)"), {"key": GATE_LOCK + 1})
-        _migrate(tx.conn)
-    return before, HEAD
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            with db.write() as tx:
+                _begin(tx)
+                _migrate_or_refuse(tx.conn, target)
+                if target == HEAD:
+                    _refuse(missing(tx))
+            return before, target
+        except DBAPIError as error:
+            if sqlstate(error) != "55P03":
+                raise
+            if time.monotonic() > deadline:
+                raise DatabaseLocked(
+                    f"The tables were in use for the {PATIENCE_SECONDS:.0f} s that the upgrade tried to change them. Nothing was "
+                    "changed. End the long transaction (penstock doctor names it), or stop the workers, and try again."
+                ) from error
+        time.sleep(1)  # let those pass that queued behind us
+
+
+def _begin(tx: Tx) -> None:
+    if tx.dialect.name == "postgresql":
+        tx.run(text("SELECT pg_advisory_xact_lock(:key)"), {"key": GATE_LOCK + 1})
+        # Only now: whoever upgrades beside us may take as long as it needs, and so may building an index.
+        tx.run(text(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'"))
+        tx.run(text("SET LOCAL statement_timeout = 0"))
+
+
+def _migrate_or_refuse(conn: Connection, target: str) -> None:
+    try:
+        _migrate(conn, target)
+    except (DBAPIError, NoSuchTableError) as error:
+        if isinstance(error, DBAPIError) and sqlstate(error) not in UNDEFINED and "no such " not in str(error.orig):
+            raise
+        raise SchemaMismatch(f"The database lacks {_first_line(error)}: {NOT_OURS}") from error
+
+
+def _first_line(error: Exception) -> str:
+    """What a database says is missing, without its own introduction."""
+    said = str(error.orig) if isinstance(error, DBAPIError) else f"table {error}"
+    return said.strip().splitlines()[0].removeprefix("no such ").removesuffix(" does not exist")
+
+
+def _refuse(lacking: list[str]) -> None:
+    if lacking:
+        more = f" and {len(lacking) - 5} more" if len(lacking) > 5 else ""
+        raise SchemaMismatch(f"The database lacks {', '.join(lacking[:5])}{more}: {NOT_OURS}")
 
 
 def open_embedded(db: Database) -> None:
-    """SQLite migrates itself on open; PostgreSQL is migrated by its operator. Both are checked."""
+    """Open the database for use: SQLite migrates itself, PostgreSQL is migrated by its operator. Both are verified."""
     if db.name == "sqlite":
         _refuse_network_file_system(db)
         if current(db) != HEAD:
@@ -75,7 +154,7 @@ def open_embedded(db: Database) -> None:
             latest = tx.scalar(text("SELECT latest FROM penstock_clock"))
         if latest is not None and db.clock is None:
             db.dialect.not_before(from_micros(latest))
-    check(db)
+    verify(db)
 
 
 def _scripts() -> ScriptDirectory:
@@ -84,19 +163,19 @@ def _scripts() -> ScriptDirectory:
     from alembic.script import ScriptDirectory
 
     config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    config.set_main_option("script_location", str(MIGRATIONS))
     config.set_main_option("path_separator", "os")
     return ScriptDirectory.from_config(config)
 
 
-def _migrate(conn: Connection) -> None:
+def _migrate(conn: Connection, target: str) -> None:
     from alembic.config import Config
     from alembic.runtime.environment import EnvironmentContext
 
     scripts = _scripts()
 
     def steps(revision: object, _context: object) -> object:
-        return scripts._upgrade_revs("head", revision)  # type: ignore[arg-type]
+        return scripts._upgrade_revs(target, revision)  # type: ignore[arg-type]
 
     with EnvironmentContext(Config(), scripts, fn=steps) as environment:
         environment.configure(

@@ -123,6 +123,8 @@ clock = Table(
     # The latest time this database has seen: SQLite's time must not run backwards between processes.
     Column("id", Integer, primary_key=True),
     Column("latest", UtcTime, nullable=False),
+    Column("boot_id", Text),  # SQLite's leases are counted in time since this boot of the machine ...
+    Column("booted_at", UtcTime),  # ... which began then
     CheckConstraint("id = 1", name="one_row"),
 )
 

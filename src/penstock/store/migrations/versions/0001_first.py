@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import sqlalchemy as sa
 from alembic import op
 
-from penstock.core.ids import DEFAULT_TENANT_ID
-from penstock.store.dialects import dialect_for
-from penstock.store.types import Id, JsonDoc, UtcTime
+from penstock.store.migrations.frozen import Id, JsonDoc, UtcTime, now
 
 revision = "0001"
 down_revision = None
+
+DEFAULT_TENANT_ID = UUID("00000000-0000-7000-8000-000000000001")
 
 
 def _where(condition: str) -> dict[str, Any]:
@@ -753,10 +754,10 @@ def _create_tables() -> None:
 
 def _fill() -> None:
     """The tenant and the queue that nobody needs to name, and the clock's one row."""
-    now = dialect_for(op.get_bind().dialect.name).now()
+    moment = now(op.get_bind().dialect.name)
     tenants = sa.table("penstock_tenants", sa.column("id", Id()), *map(sa.column, ("slug", "name", "created_at")))
     queues = sa.table("penstock_queues", *map(sa.column, ("name", "created_at")))
     clock = sa.table("penstock_clock", *map(sa.column, ("id", "latest")))
-    op.execute(sa.insert(tenants).values(id=DEFAULT_TENANT_ID, slug="default", name="Default", created_at=now))
-    op.execute(sa.insert(queues).values(name="default", created_at=now))
-    op.execute(sa.insert(clock).values(id=1, latest=now))
+    op.execute(sa.insert(tenants).values(id=DEFAULT_TENANT_ID, slug="default", name="Default", created_at=moment))
+    op.execute(sa.insert(queues).values(name="default", created_at=moment))
+    op.execute(sa.insert(clock).values(id=1, latest=moment))

@@ -1,0 +1,113 @@
+"""Databases as they were: earlier editions and revisions of the schema, with rows in every table."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from penstock.store import schema
+from penstock.store.database import Database
+
+HERE = Path(__file__).parent
+EDITIONS = ("1", "2", "3", "4", "5", "6")
+ROWS_END = datetime(2026, 1, 1, 1, 1, 6, tzinfo=UTC)
+"""The time at which the rows of 0001 were left."""
+
+
+def backend_of(url: str) -> str:
+    return "sqlite" if url.startswith("sqlite") else "postgresql"
+
+
+def create_edition(url: str, edition: str) -> None:
+    """Create the tables of one edition of the first schema, which calls itself 0001 like all of them."""
+    script = (HERE / "editions" / f"{edition}.{backend_of(url)}.sql").read_text()
+    script += (
+        f"CREATE TABLE {schema.VERSION_TABLE} (version_num VARCHAR(32) NOT NULL PRIMARY KEY);"
+        f"INSERT INTO {schema.VERSION_TABLE} VALUES ('0001');"
+    )
+    execute(url, script)
+
+
+def create_revision(url: str, revision: str) -> None:
+    """Migrate an empty database to a revision, and at each on the way add the rows that there are for it."""
+    for step in schema.REVISIONS[: schema.REVISIONS.index(revision) + 1]:
+        db = Database(url)
+        schema.upgrade(db, step)
+        db.close()
+        add_rows(url, step)
+
+
+def add_rows(url: str, revision: str = "0001") -> None:
+    """Put the rows of a revision in place of what its tables hold."""
+    file = HERE / "rows" / f"{revision}.{backend_of(url)}.json"
+    if not file.exists():
+        return
+    tables: dict[str, list[dict[str, Any]]] = json.loads(file.read_text())
+    if backend_of(url) == "sqlite":
+        with sqlite3.connect(url.removeprefix("sqlite:///")) as conn:
+            for table in reversed(tables):
+                conn.execute(f"DELETE FROM {table}")
+            for table, rows in tables.items():
+                for row in rows:
+                    marks = ", ".join("?" * len(row))
+                    names = ", ".join(f'"{name}"' for name in row)
+                    conn.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", list(row.values()))
+        conn.close()
+        return
+    with psycopg.connect(url) as pg:
+        for table in reversed(tables):
+            pg.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(table)))
+        for table, rows in tables.items():
+            for row in rows:
+                name, names = sql.Identifier(table), sql.SQL(", ").join(map(sql.Identifier, row))
+                pg.execute(
+                    sql.SQL("INSERT INTO {0} ({1}) SELECT {1} FROM jsonb_populate_record(NULL::{0}, %s)").format(
+                        name, names
+                    ),
+                    [json.dumps(row)],
+                )
+
+
+def counts(url: str) -> dict[str, int]:
+    """How many rows each of our tables holds."""
+    tables = list(json.loads((HERE / "rows" / "0001.sqlite.json").read_text()))
+    query = " UNION ALL ".join(f"SELECT '{name}', count(*) FROM {name}" for name in tables)
+    if backend_of(url) == "sqlite":
+        conn = sqlite3.connect(url.removeprefix("sqlite:///"))
+        found = dict(conn.execute(query).fetchall())
+        conn.close()
+        return found
+    with psycopg.connect(url) as pg:
+        return dict(pg.execute(query).fetchall())  # type: ignore[call-overload]
+
+
+def execute(url: str, script: str) -> None:
+    if backend_of(url) == "sqlite":
+        conn = sqlite3.connect(url.removeprefix("sqlite:///"))
+        conn.executescript(script)
+        conn.close()
+        return
+    with psycopg.connect(url) as pg:
+        pg.execute(script)  # type: ignore[call-overload]
+
+
+def frozen_files() -> Iterator[Path]:
+    yield schema.MIGRATIONS / "frozen.py"
+    yield from sorted((schema.MIGRATIONS / "versions").glob("[0-9]*_*.py"))
+
+
+def pinned() -> dict[str, str]:
+    lines = (HERE / "digests.txt").read_text().splitlines()
+    return {name: digest for digest, name in (line.split() for line in lines if line)}
+
+
+def digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
