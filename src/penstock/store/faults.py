@@ -16,6 +16,7 @@ from penstock.core.errors import (
     DatabaseLocked,
     DatabaseReadOnly,
     DatabaseUnavailable,
+    PenstockError,
     SchemaOutdated,
 )
 from penstock.store.failpoints import InjectedDisconnect
@@ -108,3 +109,13 @@ def translated(url: URL) -> Iterator[None]:
         raise DatabaseUnavailable(
             f"No connection to {url.render_as_string(hide_password=True)} became free in time."
         ) from error
+
+
+def is_refused(error: BaseException) -> bool:
+    """Whether the fault lies in what was to be written, so that writing the same again is of no use. Everything else may pass: an
+    outage, a lock, a full disk."""
+    if isinstance(error, PenstockError):
+        return not isinstance(error, DatabaseError)
+    if isinstance(error, exc.DBAPIError):
+        return isinstance(error, exc.DataError | exc.IntegrityError | exc.ProgrammingError) and not is_disconnect(error)
+    return isinstance(error, exc.StatementError | TypeError | ValueError | ArithmeticError | RecursionError)

@@ -6,7 +6,6 @@ import time
 from queue import Empty, SimpleQueue
 from uuid import UUID
 
-from penstock.core.errors import DatabaseError
 from penstock.core.nouns import Claim
 from penstock.queue.ground import Ground
 from penstock.store import definitions
@@ -62,6 +61,7 @@ class Boarding(Service):
         self._board(taken, asked_at)
 
     def _board(self, taken: Taken, asked_at: float) -> None:
+        """Claims that cannot be read do not board. Nobody extends their leases, so recovery takes them up."""
         controls: list[RunControl] = []
         try:
             claims = taken.claims()
@@ -86,6 +86,6 @@ class Boarding(Service):
                 with self._ground.db.read() as tx:
                     found = definitions.by_ids(tx, unknown)
                 known.update({id: float(each.timeout_seconds) for id, each in found.items()})
-            except DatabaseError:
-                pass  # they were claimed, so they run; the default bounds them
+            except Exception as error:  # they were claimed, so they run; the default bounds them
+                self.log.warning("timeouts_unknown", error=str(error))
         return known

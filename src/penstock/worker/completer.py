@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -15,6 +16,7 @@ from penstock.core.outcomes import NOTHING, Failed, Outcome, Succeeded
 from penstock.queue.ground import Ground
 from penstock.queue.record import Report, finish_many
 from penstock.store import failpoints
+from penstock.store.faults import is_refused
 from penstock.worker.control import RunControl
 from penstock.worker.flight import Flight
 from penstock.worker.reporter import Reporter
@@ -24,6 +26,9 @@ MANY = 64
 """From so many on, finished runs are worth a commit of their own."""
 
 MOST = 500
+
+OUTAGE = (DatabaseError, OSError)
+"""What passes, and has nothing to do with what was to be written: everything is kept and reported later."""
 
 
 class Completer(Service):
@@ -48,8 +53,9 @@ class Completer(Service):
         return self._handed_over - self._dealt_with
 
     def takes(self, finished: Sequence[RunControl]) -> bool:
-        """Whether these are better handed over. One writer at a time gains nothing by a second."""
-        return self._takes and len(finished) >= MANY and not self.stopping.is_set()
+        """Whether these are better handed over. One writer at a time gains nothing by a second, and after a failure the
+        pump reports: where that fails too, it claims nothing more."""
+        return self._takes and len(finished) >= MANY and not self.failures and not self.stopping.is_set()
 
     def hand_over(self, finished: list[RunControl]) -> None:
         self._handed_over += len(finished)
@@ -63,18 +69,13 @@ class Completer(Service):
             finished = self._handed.get(timeout=0.25)
         except Empty:
             return
-        while len(finished) < MOST:
-            try:
-                finished = finished + self._handed.get_nowait()
-            except Empty:
-                break
         try:
-            self.landed(finished, self._write(finished))
-        except BaseException:
-            for control in finished:  # the pump has them back, and tries again
-                self._flight.inbox.put(control)
-            raise
+            while len(finished) < MOST and not self._handed.empty():
+                finished = finished + self._handed.get_nowait()
+            self.report(finished)
         finally:
+            for control in self._flight.still_held(finished):  # the pump has them back, and tries again
+                self._flight.inbox.put(control)
             self._dealt_with += len(finished)
 
     def wait(self, until: float) -> None:
@@ -82,14 +83,17 @@ class Completer(Service):
         while self.pending and time.monotonic() < until:
             time.sleep(0.005)
 
-    def _write(self, finished: list[RunControl]) -> set[UUID]:
-        reports = self.reports_of(finished)
+    def report(self, finished: list[RunControl]) -> None:
+        """Write how these runs ended. A run leaves our hands exactly when that is done, so whatever this raises, the
+        rest is still to be reported."""
         try:
-            return finish_many(self._ground, reports, self._worker_id)
-        except DatabaseError:
+            lost = finish_many(self._ground, self.reports_of(finished), self._worker_id)
+        except OUTAGE:
             raise
         except Exception as error:
-            return self.one_by_one(finished, error)
+            self.one_by_one(finished, error)
+        else:
+            self.landed(finished, lost)
 
     def reports_of(self, finished: list[RunControl]) -> list[Report]:
         """What is to be written of them, after what they said last."""
@@ -102,30 +106,45 @@ class Completer(Service):
         ]
 
     def landed(self, finished: Sequence[RunControl], lost: set[UUID]) -> None:
+        """These are reported: let them go."""
         for control in finished:
             self._flight.land(control)
             if control.lost or (lost and control.claim.run_id in lost):
                 control.lost = True
-                self.log.warning("lease_lost", outcome=type(control.outcome).__name__, **control.labels)
+                self._tell("warning", "lease_lost", control, outcome=type(control.outcome).__name__)
 
-    def one_by_one(self, finished: list[RunControl], cause: Exception) -> set[UUID]:
-        """A batch that cannot be written must not take the others down with it, nor be tried for ever."""
-        lost: set[UUID] = set()
+    def one_by_one(self, finished: Sequence[RunControl], trouble: Exception) -> None:
+        """Report each alone: a run that cannot be reported takes no other down with it, and is not tried for ever."""
+        kept = False
         for control in finished:
-            if control.outcome is None or control.lost:
-                continue
-            key = (control.claim.job_id, control.claim.run_id)
             try:
-                lost |= finish_many(self._ground, [(*key, control.outcome)], self._worker_id)
-            except DatabaseError:
+                self.landed([control], self._finish_alone(control))
+            except OUTAGE:
                 raise
             except Exception as error:
-                self.log.error("unreportable", error=str(error), **control.labels)
-                instead = without_the_unwritable(control.outcome, error)
-                lost |= finish_many(self._ground, [(*key, instead)], self._worker_id)
-        if not any(control.outcome for control in finished):
-            raise cause
-        return lost
+                trouble, kept = error, True
+                if control.abandoned:  # it was tried for the whole length of a lease: recovery closes it
+                    self._flight.land(control)
+        if kept:
+            raise trouble
+
+    def _finish_alone(self, control: RunControl) -> set[UUID]:
+        if control.outcome is None or control.lost:
+            return set()
+        try:
+            return self._finish(control, control.outcome)
+        except Exception as error:
+            if not is_refused(error):
+                raise
+            self._tell("error", "unreportable", control, error=str(error))
+            return self._finish(control, without_the_unwritable(control.outcome, error))
+
+    def _finish(self, control: RunControl, outcome: Outcome) -> set[UUID]:
+        return finish_many(self._ground, [(control.claim.job_id, control.claim.run_id, outcome)], self._worker_id)
+
+    def _tell(self, level: str, event: str, control: RunControl, **facts: object) -> None:
+        with suppress(Exception):  # whoever reads the log may be gone: no reason to forget a run
+            getattr(self.log, level)(event, **facts, **control.labels)
 
 
 def without_the_unwritable(outcome: Outcome, error: Exception) -> Outcome:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 from penstock.core.nouns import Claim
@@ -51,8 +52,9 @@ class RunControl:
     """One run in this worker's hands; the `Control` that its runner is given."""
 
     __slots__ = (
-        "_beat", "_new_artifacts", "_transaction", "by_shutdown", "canceled", "claim", "claimed_at", "ended", "ground",
-        "lost", "outcome", "progress", "reason", "renewed_at", "seconds", "started_at", "tails", "timeout", "touched",
+        "_beat", "_new_artifacts", "_transaction", "abandoned", "by_shutdown", "canceled", "claim", "claimed_at", "ended",
+        "ended_at", "ground", "lost", "outcome", "progress", "reason", "renewed_at", "seconds", "started_at", "tails",
+        "timeout", "touched",
     )  # fmt: skip
 
     def __init__(
@@ -77,6 +79,9 @@ class RunControl:
         self.started_at: float | None = None
         self.seconds = 0.0
         self.ended = False
+        self.ended_at = 0.0
+        self.abandoned = False
+        """Whether its lease is no longer extended, because it ended long ago and could not be reported."""
         self.outcome: Outcome | None = None
         """What is to be reported once the run has ended; None if the run's own transaction recorded it."""
         self.progress: dict[str, Any] | None = None
@@ -115,6 +120,7 @@ class RunControl:
         with _ending:
             if self.ended:
                 return False
+            self.ended_at = time.monotonic()
             self.ended, self.outcome = True, outcome
             return True
 
@@ -130,10 +136,14 @@ class RunControl:
         self._new_artifacts.append(artifact)
         self.touched(self)
 
-    def take_artifacts(self) -> list[dict[str, Any]]:
-        """Artifacts not yet written."""
-        taken, self._new_artifacts = self._new_artifacts, []
-        return [dict(artifact) for artifact in taken]
+    @property
+    def new_artifacts(self) -> list[dict[str, Any]]:
+        """Artifacts that are not written yet."""
+        return [dict(artifact) for artifact in self._new_artifacts]
+
+    def artifacts_written(self, number: int) -> None:
+        """The first `number` of the new artifacts are written."""
+        del self._new_artifacts[:number]
 
     def heartbeat(self) -> None:
         self._beat(self)
@@ -197,11 +207,9 @@ class _Transaction:
         self._manager.__exit__(None, None, None)
 
     def rollback(self) -> None:
-        stop = _RolledBack()
-        try:
-            self._manager.__exit__(_RolledBack, stop, None)
-        except _RolledBack:
-            pass
+        """Never raises: where the connection is gone, the database has rolled back by itself."""
+        with suppress(Exception):
+            self._manager.__exit__(_RolledBack, _RolledBack(), None)
 
 
 class _RolledBack(Exception):

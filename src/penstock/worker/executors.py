@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -52,22 +53,28 @@ class Executors:
             control = ready.get()
             if control is None:
                 return
-            if control.end(execute(control, self._runners)):
+            try:
+                outcome = execute(control, self._runners)
+            except BaseException as error:  # the run is over whatever happened, and this thread is needed for the next
+                outcome = Failed(f"the worker failed to end it: {type(error).__name__}: {error}")
+            if control.end(outcome):
                 inbox.put(control)
 
 
 def execute(control: RunControl, runners: Mapping[str, Runner]) -> Outcome | None:
-    """Run one claim to its end. Answers what is to be reported; None when the run's own transaction recorded it."""
+    """Run one claim to its end. Returns what is to be reported, or None if the run's own transaction recorded it."""
     failpoints.reach("worker.before_run")
     started = control.started_at = time.monotonic()
     try:
         outcome: Outcome = runners[control.claim.key].run(control.claim, control)
     except Exception as error:
-        _log.exception("runner_failed", **control.labels)
+        with suppress(Exception):
+            _log.exception("runner_failed", **control.labels)
         outcome = Failed(f"the worker failed to run it: {type(error).__name__}: {error}")
     control.seconds = time.monotonic() - started
     failpoints.reach("worker.after_run")
-    _tell(control, outcome)
+    with suppress(Exception):  # whoever reads the log may be gone
+        _tell(control, outcome)
     return control.settle(outcome)
 
 

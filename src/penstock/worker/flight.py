@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from queue import Empty, SimpleQueue
 
 from penstock.core.nouns import Claim
@@ -47,6 +48,15 @@ class Flight:
 
     def land(self, control: RunControl) -> None:
         self.runs.discard(control)
+
+    def still_held(self, controls: Iterable[RunControl]) -> list[RunControl]:
+        """Those of them that have not landed."""
+        return [control for control in controls if control in self.runs]
+
+    def return_to_buffer(self, controls: Iterable[RunControl]) -> None:
+        """They were taken out of the buffer by `unstarted`, and stay ours after all."""
+        for control in controls:
+            self.ready.put(control)
 
     def wake(self) -> None:
         self.inbox.put(None)

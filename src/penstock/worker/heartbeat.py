@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from penstock.core.errors import DatabaseError
 from penstock.queue.claim import heartbeat
 from penstock.queue.ground import Ground
 from penstock.store.wake import asked_to_stop
@@ -35,7 +36,7 @@ class Heartbeater(Service):
         return max(0.01, min(CANCEL_SECONDS, self._beat_at - time.monotonic()))
 
     def step(self) -> None:
-        held = self._flight.every()
+        held = [control for control in self._flight.every() if not self._given_up(control)]
         if time.monotonic() >= self._beat_at:
             for start in range(0, len(held), CHUNK):
                 self.extend(held[start : start + CHUNK])
@@ -58,10 +59,24 @@ class Heartbeater(Service):
             if run_id in stop:
                 control.cancel(ON_REQUEST)
 
+    def _given_up(self, control: RunControl) -> bool:
+        """Whether the run ended a whole lease ago and could not be reported since. Its lease then runs out, so that
+        recovery can close the run; a report that comes first still counts."""
+        if not control.ended or time.monotonic() - control.ended_at < self.lease_seconds:
+            return False
+        if not control.abandoned:
+            control.abandoned = True
+            self.log.error("run_unreported", seconds=round(time.monotonic() - control.ended_at, 1), **control.labels)
+        return True
+
     def beat(self, control: RunControl) -> None:
-        """A job asks for its own heartbeat; more than one a second would tell nobody anything."""
+        """Extend one lease because its job asks for it, at most once a second. Where the database does not answer, the
+        job goes on: the guard stops it in time."""
         if time.monotonic() - control.renewed_at >= min(1.0, self.lease_seconds / 3):
-            self.extend([control])
+            try:
+                self.extend([control])
+            except DatabaseError as error:
+                self.log.warning("heartbeat_failed", error=str(error), **control.labels)
 
     def _look_for_cancels(self) -> None:
         with self._ground.db.read() as tx:

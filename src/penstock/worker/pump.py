@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from uuid import UUID
 
-from penstock.core.errors import DatabaseError
 from penstock.core.outcomes import Outcome
 from penstock.queue.claim import Ready, claim_ready, make_ready, release
 from penstock.queue.ground import Ground
-from penstock.queue.record import finish_many
 from penstock.store.hot import NOTHING_TAKEN, Taken
 from penstock.store.wake import seconds_to_next_due
 from penstock.worker.boarding import Boarding
-from penstock.worker.completer import Completer
+from penstock.worker.completer import OUTAGE, Completer
 from penstock.worker.control import RunControl
 from penstock.worker.flight import Flight
 from penstock.worker.pace import LINGER_SECONDS, Pace
@@ -77,6 +75,7 @@ class Pump(Service):
         self._completer = completer
         self._hearing = hearing
         self._finished: list[RunControl] = []
+        """Ended runs that are not reported. One leaves this list only by landing, or into the completer's hands."""
         self._closed = False
         self._hungry = True
         self._asking = offer.concurrency
@@ -100,12 +99,13 @@ class Pump(Service):
 
     def step(self) -> None:
         self._gather()
-        if self._closed:
-            self.give_back()
-        self._release_stale()
         room = self._room()
         if self._finished or (room and self._hungry):
             self._exchange(room)
+        if self._closed:
+            self.give_back()
+        else:
+            self._release_stale()
 
     def _gather(self) -> None:
         """Wait for something to happen, then take everything that has."""
@@ -179,34 +179,41 @@ class Pump(Service):
         return max(0, min(room, self._asking))
 
     def _exchange(self, room: int) -> None:
-        finished, self._finished = self._finished, []
+        finished = self._finished
         seconds = [control.seconds for control in finished]
         if room and self._completer.takes(finished):
+            self._finished = []
             self._completer.hand_over(finished)
             finished = []
-        reports = self._completer.reports_of(finished) if finished else []
-        lost: set[UUID] = set()
         asked_at = time.monotonic()
         try:
-            if room:
-                taken = self._claim(room, reports, lost)
-            else:
-                taken = NOTHING_TAKEN
-                lost = finish_many(self._ground, reports, self._offer.worker_id)
-        except DatabaseError:
-            self._finished = finished + self._finished
-            raise
-        except Exception as error:
-            if not finished:
-                raise
-            taken = NOTHING_TAKEN
-            lost = self._completer.one_by_one(finished, error)
-        self._completer.landed(finished, lost)
+            taken = self._report_and_claim(room, finished)
+        finally:
+            if finished:
+                self._finished = self._flight.still_held(finished)
         self._boarding.take(taken, asked_at)
         if 0 < taken.number <= self._offer.concurrency:
             time.sleep(YIELD_SECONDS)
         self.pace.ran(seconds)
         self._rest(room, taken.number)
+
+    def _report_and_claim(self, room: int, finished: list[RunControl]) -> Taken:
+        """Both in one commit. Whatever this raises, nothing was claimed, and what is not reported has not landed."""
+        if not room:
+            self._completer.report(finished)
+            return NOTHING_TAKEN
+        lost: set[UUID] = set()
+        try:
+            taken = self._claim(room, self._completer.reports_of(finished) if finished else [], lost)
+        except OUTAGE:
+            raise
+        except Exception as error:
+            if not finished:
+                raise
+            self._completer.one_by_one(finished, error)
+            return NOTHING_TAKEN
+        self._completer.landed(finished, lost)
+        return taken
 
     def _claim(self, room: int, reports: Sequence[tuple[UUID, UUID, Outcome]], lost: set[UUID]) -> Taken:
         ready, self._ready = self._be_ready(room), None
@@ -257,37 +264,33 @@ class Pump(Service):
             self.give_back()
 
     def give_back(self) -> None:
-        """Return what no executor has taken yet, untouched and in its place."""
+        """Give back what no executor has taken yet, untouched and in its place. Where that fails, it stays in the buffer."""
         returned = self._flight.unstarted()
         if not returned:
             return
         try:
             release(self._ground, [control.claim for control in returned])
-        except DatabaseError as error:
-            # They stay claimed until their lease is over, and are then taken up again.
-            self.log.warning("release_failed", claims=len(returned), error=str(error))
+        except BaseException:
+            self._flight.return_to_buffer(returned)
+            raise
         for control in returned:
             self._flight.land(control)
 
     def drain(self, until: float) -> None:
-        """Report everything that is left, as long as there is time. For the end of the worker's life."""
+        """Report or give back everything that is left, as long as there is time. For the end of the worker's life."""
         self._completer.wait(until)
-        while True:
-            while True:
-                try:
-                    self._take(self._flight.inbox.get_nowait())
-                except Empty:
-                    break
-            if not self._finished:
-                return
-            if self.attempt_exchange() or time.monotonic() >= until:
-                return
+        while not self._let_go_of_all() and time.monotonic() < until:
             time.sleep(min(full_jitter(self.failures), max(0.0, until - time.monotonic())))
 
-    def attempt_exchange(self) -> bool:
+    def _let_go_of_all(self) -> bool:
+        """Whether nothing is left to report or to give back."""
+        while not self._flight.inbox.empty():
+            self._take(self._flight.inbox.get_nowait())
         try:
-            self._exchange(0)
-            return True
-        except DatabaseError as error:
+            if self._finished:
+                self._exchange(0)
+            self.give_back()
+        except Exception as error:
             self.failed(error)
             return False
+        return True

@@ -106,7 +106,12 @@ class Worker:
             raise InvalidInput("This worker was started before. Make a new one with app.worker().")
         self._started = True
         # Connections of our own: jobs that hold all of the application's must not keep us from extending leases.
-        self._db = Database(self._ground.db.engine.url, self._ground.db.clock, pool_size=OWN_CONNECTIONS)
+        self._db = Database(
+            self._ground.db.engine.url,
+            self._ground.db.clock,
+            pool_size=OWN_CONNECTIONS,
+            busy_timeout=self._ground.config.busy_timeout,
+        )
         ground = replace(self._ground, db=self._db)
         self._wire(ground)
         patiently(lambda: recover(ground))
