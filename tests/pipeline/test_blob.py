@@ -120,3 +120,11 @@ def test_pickles_and_bombs_are_refused() -> None:
         unpack(MAGIC + bytes([1, 1]) + (2**60).to_bytes(8, "big") + bomb)
     with pytest.raises(BlobError, match="version 9"):
         unpack(MAGIC + bytes([9, 0, 0]))
+
+
+@pytest.mark.parametrize("kind", [b"(1,", b"<i4,(", b"f4,(1"])
+def test_an_array_of_no_known_type_is_refused(kind: bytes) -> None:
+    data = pack(np.zeros(3, dtype="<i4"))
+    assert data.count(b"\x03<i4") == 1
+    with pytest.raises(BlobError, match="damaged"):
+        unpack(data.replace(b"\x03<i4", bytes([len(kind)]) + kind))

@@ -66,7 +66,7 @@ def unpack(data: bytes) -> Any:
         value = _read(reader, 0)
     except BlobError:
         raise
-    except (ValueError, TypeError, OverflowError, ArithmeticError, struct.error, RecursionError) as error:
+    except (ValueError, TypeError, OverflowError, ArithmeticError, struct.error, RecursionError, SyntaxError) as error:
         raise BlobError(f"This blob is damaged: {error}.") from error
     if reader.at != len(body):
         raise BlobError(f"This blob is damaged: {len(body) - reader.at} bytes follow its value.")

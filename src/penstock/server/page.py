@@ -26,11 +26,20 @@ def mount(app: FastAPI, folder: Path = PAGE) -> None:
             if path:
                 raise HTTPException(404)
             return PlainTextResponse(HINT)
-        found = (root / path).resolve() if "\0" not in path else root
-        if found.is_file() and found.is_relative_to(root):
+        found = _file(root, path)
+        if found is not None:
             return FileResponse(found, headers=FOREVER if "assets" in found.parts else FRESH)
         if path and "text/html" not in request.headers.get("accept", ""):
             raise HTTPException(404)  # only a browser that wants a page is given one
         return FileResponse(root / "index.html", headers=FRESH)
 
     app.add_api_route("/{path:path}", page, methods=["GET"], include_in_schema=False, response_model=None)
+
+
+def _file(root: Path, path: str) -> Path | None:
+    """Return the file at `path` below `root`; None for whatever is none, also where the system refuses the name."""
+    try:
+        found = (root / path).resolve()
+        return found if found.is_relative_to(root) and found.is_file() else None
+    except (OSError, ValueError):
+        return None

@@ -10,6 +10,7 @@ from fastapi import Query, Request, Response
 from penstock.core.access import Need, Principal, Role, csrf_token, digest, is_well_formed, new_secret, new_token
 from penstock.core.errors import InvalidInput, NotFound
 from penstock.core.wire import access as wire
+from penstock.core.wire.base import Name
 from penstock.server.auth import COOKIE, SECURE_COOKIE, Gate, csrf_of, same_origin
 from penstock.server.calls import Call, Unit
 from penstock.server.problems import Problem
@@ -170,8 +171,8 @@ def revoke_tenant_token(call: Caller, request: Request, token_id: UUID) -> wire.
 
 
 class AuditQuery(Cursored):
-    action: str | None = None
-    subject_id: str | None = None
+    action: Name | None = None
+    subject_id: Name | None = None
 
 
 def _audit(call: Call, query: AuditQuery, tenant_id: UUID | None) -> wire.AuditPage:
