@@ -21,13 +21,21 @@ SECRET = 'p@ss "wörd"/+&x'
 @pytest.mark.parametrize(
     "name",
     ["password", "DB_PASSWORD", "apiKey", "api-key", "x-api-key", "Authorization", "githubToken", "dbpassword",
-     "client_secret", "aws_secret_access_key", "private_key", "credentials", "refresh_token", "Set-Cookie"],
+     "client_secret", "aws_secret_access_key", "private_key", "credentials", "refresh_token", "Set-Cookie",
+     "passWord", "PassWord", "userPassWord", "pass", "db_pass", "dbPass", "pw", "pass_phrase", "passcode", "auth", "proxy-auth",
+     "bearer", "jwt", "otp", "pin", "card_pin", "ssh_key", "sshKey", "secretkey", "secret-key", "privatekeypem", "sessionid",
+     "session_id", "sessionId", "signature", "GITHUB_PAT", "connection_string", "connectionString", "DATABASE_URL"],
 )  # fmt: skip
 def test_names_of_secrets(name: str) -> None:
     assert is_secret_name(name)
 
 
-@pytest.mark.parametrize("name", ["path", "key", "monkey", "secretary", "author", "tokenizer", "image_id", "passenger"])
+@pytest.mark.parametrize(
+    "name",
+    ["path", "key", "monkey", "secretary", "author", "tokenizer", "image_id", "passenger",
+     "bypass", "pass_count", "spin", "pattern", "author_id", "auth_type", "format", "compat", "opinion", "pinned", "sessions",
+     "spw", "laptop", "database", "url"],
+)  # fmt: skip
 def test_names_of_no_secrets(name: str) -> None:
     assert not is_secret_name(name)
 
@@ -39,7 +47,9 @@ def test_json_views_hide_what_stands_under_secret_names() -> None:
             "credentials": {"user": "u", "deep": [1]},
             "password": None,
             "max_tokens": 512,
-            "pin": 3,
+            "pin": 1234,
+            "env": [{"name": "DB_PASSWORD", "value": "abc"}, {"name": "HOME", "value": "/root"}],
+            "headers": [["Authorization", "abc"], ["Accept", "text/html"]],
             "url": "postgresql://me:hunter2@db/x",
         }
     )
@@ -48,9 +58,43 @@ def test_json_views_hide_what_stands_under_secret_names() -> None:
         "credentials": MASK,
         "password": None,
         "max_tokens": 512,
-        "pin": 3,
+        "pin": MASK,
+        "env": [{"name": "DB_PASSWORD", "value": MASK}, {"name": "HOME", "value": "/root"}],
+        "headers": [["Authorization", MASK], ["Accept", "text/html"]],
         "url": "postgresql://me:***@db/x",
     }
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["pst_abcdefghijklmnopqrstuvwxyz", "ghp_0123456789abcdefghijABCDEFGHIJ012345", "github_pat_11ABCDEFG0123456789_abc",
+     "AKIAIOSFODNN7EXAMPLE", "xoxb-123456789012-abcdefghij", "sk_live_0123456789abcdef",
+     "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl"],
+)  # fmt: skip
+def test_a_value_that_tells_what_it_is_is_masked(value: str) -> None:
+    assert Redactor().redact_text(f"it is {value}, said the log") == f"it is {MASK}, said the log"
+    assert Redactor().redact_json({"note": value}) == {"note": MASK}
+
+
+PEM = "-----BEGIN RSA PRIVATE KEY-----\n" + "MIIEowIBAAKCAQEA7\n" * 25 + "-----END RSA PRIVATE KEY-----"
+
+
+@given(st.integers(1, 200))
+def test_a_private_key_is_masked_however_it_is_cut(size: int) -> None:
+    text = f"before\n{PEM}\nafter\n".encode()
+    stream = Redactor().stream()
+    shown = b"".join(stream.feed(text[at : at + size]) for at in range(0, len(text), size)) + stream.flush()
+    assert b"MIIE" not in shown
+    assert shown.startswith(b"before\n") and shown.endswith(b"after\n")
+
+
+def test_hex_is_masked() -> None:
+    secret = "correct horse"
+    assert secret.encode().hex() not in Redactor([secret]).redact_text(f"x {secret.encode().hex()} y")
+
+
+def test_secrets_in_finds_pairs() -> None:
+    assert secrets_in({"env": [{"name": "TOKEN", "value": "one"}], "headers": [["Cookie", "two"]]}) == ["one", "two"]
 
 
 def test_secrets_in_finds_texts_under_secret_names() -> None:

@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from penstock.cli._common import out
-from penstock.core.redact import Redactor
+from penstock.core.redact import Redactor, redact_schema
 from penstock.core.terminal import printable, printable_json
 
 STYLES = {
@@ -26,10 +26,10 @@ STYLES = {
 
 
 def as_plain(value: Any) -> Any:
-    """Nouns as JSON values; what looks like a secret in params is masked."""
+    """Return nouns as JSON values, with what looks like a secret masked."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         plain = {field.name: as_plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-        return {**plain, "params": Redactor().redact_json(plain["params"])} if "params" in plain else plain
+        return {name: _shown(name, item) for name, item in plain.items()}
     if isinstance(value, Mapping):
         return {str(key): as_plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
@@ -41,6 +41,12 @@ def as_plain(value: Any) -> Any:
     if isinstance(value, UUID):
         return str(value)
     return value
+
+
+def _shown(name: str, item: Any) -> Any:
+    if name == "arg_schema":
+        return redact_schema(item)
+    return Redactor().redact_json(item) if name in ("params", "default_params", "payload_template", "context") else item
 
 
 def print_json(value: Any) -> None:

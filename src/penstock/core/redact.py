@@ -1,7 +1,7 @@
-"""Secrets are masked before they reach a row, a log line or a page.
+"""Secrets are masked before they reach a log line, a view or a page.
 
-Three ways to know one: the name of the key it stands under, its own value (with its base64, URL and JSON forms), and
-patterns such as the password in `scheme://user:password@host`. Streams are masked with hold-back, so that a secret
+Three ways to know one: the name of the key it stands under, its own value (with its base64, hex, URL and JSON forms), and
+patterns: the password in `scheme://user:password@host`, tokens with a known prefix, private keys. Streams are masked with hold-back, so that a secret
 cut in two by a read, or by the end of a tail, does not slip through.
 """
 
@@ -23,10 +23,30 @@ MIN_SECRET = 6
 LINE_HOLD = 4096
 """Patterns are matched within a line; this much of an unfinished line is held back until it ends."""
 
-_SECRET_WORDS = "password|passwd|passphrase|pwd|secret|token|apikey|accesskey|privatekey|credential|credentials|authorization|cookie|dsn"
-_SECRET_KEY = re.compile(rf"(?:^|[^a-z])(?:{_SECRET_WORDS})s?(?:$|[^a-z])|(?:{_SECRET_WORDS})s?$")
-_JOINED = re.compile(r"(api|access|private|signing|encryption)[^a-z0-9]?(key)")
+_ANYWHERE = "password|passphrase|passcode|apikey|accesskey|secretkey|privatekey|signingkey|encryptionkey|sshkey"
+"""Words that mean a secret wherever they stand in a name, also run together with others."""
+
+_WORDS = "passwd|pwd|pw|secret|token|credential|authorization|cookie|dsn|bearer|jwt|otp|sessionid|connectionstring|databaseurl"
+"""Words that mean a secret where they stand by themselves, or at the end of a name."""
+
+_LAST_WORDS = "pass|pin|pat|auth|signature"
+"""Words that mean a secret only as the last word of a name: `db_pass`, but not `pass_count`."""
+
+_WHOLE = {"pw", "otp", "jwt", "dsn"}
+_ENDS = "|".join(word for word in _WORDS.split("|") if word not in _WHOLE)
+_SECRET_KEY = re.compile(
+    rf"{_ANYWHERE}|(?:^|[^a-z])(?:{_WORDS})s?(?:$|[^a-z])|(?:{_ENDS})s?$|(?:^|[^a-z])(?:{_LAST_WORDS})$"
+)
+_JOINED = re.compile(
+    r"(api|access|secret|private|signing|encryption|ssh)[^a-z0-9]?(key)"
+    r"|(pass)[^a-z0-9]?(word|phrase|code)|(session)[^a-z0-9]?(id)|(connection)[^a-z0-9]?(string)|(database)[^a-z0-9]?(url)"
+)
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_NAMES, _VALUES = ("name", "key", "header"), ("value", "val")
+"""How a pair is written as an object: `{"name": "PASSWORD", "value": "…"}`."""
+
+MAX_PEM = 16_384
+_PEM_END = re.compile(rb"-----END [A-Z0-9 ]{0,48}-----")
 
 _BUILT_IN = (
     # (words of which one must occur for the pattern to be tried at all, pattern); every repetition is bounded
@@ -37,6 +57,31 @@ _BUILT_IN = (
         rb"(?i:(?:password|passwd|secret|token|api[_-]?key|authorization)[\w-]{0,32})[\"']?[ \t]{0,4}[=:][ \t]{0,4}[\"']?"
         rb"(?!(?i:bearer|basic)\b)(?!\d+\b)(?P<secret>[^\s\"',;&]{6,4096})",
     ),
+    # Values that tell by themselves what they are: our own tokens, and those that scanners look for.
+    (
+        (
+            b"pst_",
+            b"ghp_",
+            b"gho_",
+            b"ghs_",
+            b"ghu_",
+            b"ghr_",
+            b"github_pat_",
+            b"glpat-",
+            b"xox",
+            b"sk_live_",
+            b"rk_live_",
+        ),
+        rb"\b(?P<secret>(?:pst_|gh[opsur]_|github_pat_|glpat-|xox[abeoprs]-|[sr]k_live_)[A-Za-z0-9_-]{10,255})",
+    ),
+    ((b"akia", b"asia"), rb"\b(?P<secret>A(?:KI|SI)A[0-9A-Z]{16})\b"),
+    ((b"aiza",), rb"\b(?P<secret>AIza[0-9A-Za-z_-]{35})"),
+    ((b"eyj",), rb"\b(?P<secret>eyJ[A-Za-z0-9_-]{8,2048}\.eyJ[A-Za-z0-9_-]{4,4096}\.[A-Za-z0-9_-]{0,1024})"),
+    ((b"hooks.slack.com",), rb"hooks\.slack\.com/(?P<secret>[a-z]+/[A-Za-z0-9/_-]{8,255})"),
+    (
+        (b"-----begin ",),
+        rb"-----BEGIN [A-Z ]{0,32}PRIVATE KEY-----(?P<secret>[^-]{1,16384})(?:-----END [A-Z ]{0,32}PRIVATE KEY-----|$)",
+    ),
 )
 
 
@@ -46,7 +91,7 @@ def is_secret_name(name: str) -> bool:
     >>> is_secret_name("dropboxToken"), is_secret_name("secretary"), is_secret_name("path")
     (True, False, False)
     """
-    lowered = _JOINED.sub(r"\1\2", _CAMEL.sub("_", name).lower())
+    lowered = _JOINED.sub(lambda found: "".join(filter(None, found.groups())), _CAMEL.sub("_", name).lower())
     return _SECRET_KEY.search(lowered) is not None
 
 
@@ -57,13 +102,24 @@ def secrets_in(value: Any) -> list[str]:
 
 def _secrets(value: Any, hidden: bool) -> Iterator[str]:
     if isinstance(value, Mapping):
+        paired = _is_secret_pair(value)
         for key, item in value.items():
-            yield from _secrets(item, hidden or is_secret_name(str(key)))
+            yield from _secrets(item, hidden or is_secret_name(str(key)) or (paired and key in _VALUES))
     elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _secrets(item, hidden)
+        paired = _is_secret_tuple(value)
+        for index, item in enumerate(value):
+            yield from _secrets(item, hidden or (paired and index == 1))
     elif hidden and isinstance(value, str):
         yield value
+
+
+def _is_secret_pair(value: Mapping[Any, Any]) -> bool:
+    return any(isinstance(name := value.get(key), str) and is_secret_name(name) for key in _NAMES)
+
+
+def _is_secret_tuple(value: Sequence[Any]) -> bool:
+    """Whether this is a pair like `["Authorization", "…"]`, as lists of headers hold."""
+    return len(value) == 2 and isinstance(value[0], str) and isinstance(value[1], str) and is_secret_name(value[0])
 
 
 def forms(secret: str) -> set[bytes]:
@@ -75,6 +131,7 @@ def forms(secret: str) -> set[bytes]:
         json.dumps(secret, ensure_ascii=ascii_only)[1:-1].encode("utf-8", "replace") for ascii_only in (True, False)
     )
     found.update(line.strip() for line in raw.splitlines())
+    found.update((raw.hex().encode(), raw.hex().upper().encode()))
     for offset in range(3):
         # Base64 works on groups of three bytes: what the neighbours cannot change is the middle
         encoded = base64.b64encode(b"\0" * offset + raw)
@@ -111,11 +168,16 @@ class Redactor:
     def redact_json(self, value: Any) -> Any:
         """A copy with everything under secret-like keys masked, and every text redacted."""
         if isinstance(value, Mapping):
+            paired = _is_secret_pair(value)
             return {
-                key: _masked(key, item) if isinstance(key, str) and is_secret_name(key) else self.redact_json(item)
+                key: _masked(key, item)
+                if (isinstance(key, str) and is_secret_name(key)) or (paired and key in _VALUES)
+                else self.redact_json(item)
                 for key, item in value.items()
             }
         if isinstance(value, list | tuple):
+            if _is_secret_tuple(value):
+                return [value[0], MASK]
             return [self.redact_json(item) for item in value]
         return self.redact_text(value) if isinstance(value, str) else value
 
@@ -151,6 +213,54 @@ class Redactor:
             ]
         found.sort()
         return found
+
+
+def unmasked(given: Any, stored: Any) -> Any:
+    """Return `given` with the values that were shown masked, and came back masked, as they are stored."""
+    if given == MASK:
+        return stored if stored is not None else given
+    if isinstance(given, dict) and isinstance(stored, Mapping):
+        return {key: unmasked(value, stored.get(key)) for key, value in given.items()}
+    if isinstance(given, list) and isinstance(stored, list | tuple) and len(given) == len(stored):
+        return [unmasked(value, old) for value, old in zip(given, stored, strict=True)]
+    return given
+
+
+def redact_schema(schema: Any) -> Any:
+    """Return a JSON Schema with the defaults and examples of secret properties masked; the rest of it is no secret.
+
+    >>> redact_schema({"properties": {"token": {"type": "string", "default": "abc"}}})
+    {'properties': {'token': {'type': 'string', 'default': '***'}}}
+    """
+    return _in_schema(schema, False)
+
+
+def _in_schema(node: Any, secret: bool) -> Any:
+    if isinstance(node, list | tuple):
+        return [_in_schema(item, secret) for item in node]
+    if not isinstance(node, Mapping):
+        return node
+    secret = secret or is_secret_schema(node)
+    shown: dict[str, Any] = {}
+    for key, item in node.items():
+        if key in ("properties", "patternProperties", "$defs", "definitions") and isinstance(item, Mapping):
+            shown[key] = {name: _in_schema(part, secret or is_secret_name(str(name))) for name, part in item.items()}
+        elif key in ("default", "examples", "const", "enum"):
+            shown[key] = _hidden(item) if secret else Redactor().redact_json(item)
+        else:
+            shown[key] = _in_schema(item, secret)
+    return shown
+
+
+def is_secret_schema(schema: Mapping[str, Any]) -> bool:
+    """Whether a schema says that its value is a secret: `writeOnly`, `x-secret`, or `format: password`."""
+    return schema.get("writeOnly") is True or schema.get("x-secret") is True or schema.get("format") == "password"
+
+
+def _hidden(value: Any) -> Any:
+    if isinstance(value, list):
+        return [MASK for _ in value]
+    return None if value is None else MASK
 
 
 class StreamRedactor:
@@ -193,7 +303,11 @@ class StreamRedactor:
 
     def _line_cut(self, data: bytes) -> int:
         newline = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
-        return max(newline, len(data) - LINE_HOLD)
+        cut = max(newline, len(data) - LINE_HOLD)
+        opened = data.rfind(b"-----BEGIN ", max(0, len(data) - MAX_PEM))
+        if opened >= 0 and not _PEM_END.search(data, opened):
+            cut = min(cut, opened)  # a key in the middle of being written
+        return cut
 
 
 def _compile(pattern: str) -> re.Pattern[bytes]:

@@ -8,6 +8,7 @@ from uuid import UUID
 from penstock.core.decide import RetryPolicy
 from penstock.core.errors import InvalidInput
 from penstock.core.nouns import Definition
+from penstock.core.redact import Redactor, redact_schema
 from penstock.core.wire.definitions import Action, Applied, ApplyDefinitions, DefinitionDiff, FieldChange
 from penstock.queue import define
 from penstock.queue.ground import Ground
@@ -72,11 +73,15 @@ def _changes(before: Definition | None, after: Definition) -> list[FieldChange]:
         return []
     names = set(Definition.__dataclass_fields__) - {"id", "version", "created_at", "updated_at", "tenant_id", "key"}
     return [
-        FieldChange(field=name, before=_plain(getattr(before, name)), after=_plain(getattr(after, name)))
+        FieldChange(field=name, before=_plain(name, getattr(before, name)), after=_plain(name, getattr(after, name)))
         for name in sorted(names)
         if getattr(before, name) != getattr(after, name)
     ]
 
 
-def _plain(value: Any) -> Any:
+def _plain(name: str, value: Any) -> Any:
+    if name == "arg_schema":
+        return redact_schema(value)
+    if name == "default_params":
+        return Redactor().redact_json(value)
     return value.as_dict() if isinstance(value, RetryPolicy) else value

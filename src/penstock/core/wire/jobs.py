@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -9,7 +10,7 @@ from pydantic import ConfigDict, Field
 
 from penstock.core.nouns import Job as JobNoun
 from penstock.core.nouns import Run
-from penstock.core.redact import Redactor
+from penstock.core.redact import Redactor, secrets_in
 from penstock.core.wire.base import Answer, Flag, Instant, Int32, JsonObject, Label, Moment, Name, Request
 
 Status = Literal["queued", "running", "succeeded", "failed", "canceled", "dead_letter"]
@@ -97,8 +98,13 @@ def _told(job: JobNoun) -> dict[str, Any]:
         "result": None if job.result is None else _redactor.redact_json(job.result),
         "attempt_count": job.attempt_no,
         "claimed_by_worker": job.claimed_by,
-        "last_error": None if job.last_error is None else _redactor.redact_text(job.last_error),
+        "last_error": None if job.last_error is None else knowing(job.params).redact_text(job.last_error),
     }
+
+
+def knowing(params: Mapping[str, Any]) -> Redactor:
+    """Return a redactor that masks this job's own secrets as well: a worker need not have done so before it reported."""
+    return _redactor.extended(secrets_in(params))
 
 
 _SAME = tuple(set(Job.model_fields) - {"payload", "result", "attempt_count", "claimed_by_worker", "last_error"})
@@ -106,14 +112,15 @@ _SAME = tuple(set(Job.model_fields) - {"payload", "result", "attempt_count", "cl
 
 def told_row(row: dict[str, Any]) -> dict[str, Any]:
     """A row of plain values under the names of `Job`, secrets masked: what `Job.of` tells, without the object."""
-    row["payload"] = _redactor.redact_json(row.pop("params"))
+    params = row.pop("params")
+    row["payload"] = _redactor.redact_json(params)
     row["attempt_count"] = row.pop("attempt_no")
     row["claimed_by_worker"] = row.pop("claimed_by")
     del row["trace"]
     if row["result"] is not None:
         row["result"] = _redactor.redact_json(row["result"])
     if row["last_error"] is not None:
-        row["last_error"] = _redactor.redact_text(row["last_error"])
+        row["last_error"] = knowing(params).redact_text(row["last_error"])
     return row
 
 
@@ -146,12 +153,14 @@ class Attempt(Answer):
 
     @classmethod
     def of(cls, run: Run) -> Attempt:
+        mask = knowing(run.params)
         return cls(
             id=run.id, job_id=run.job_id, attempt_no=run.attempt_no, status=run.status.value, worker_id=run.worker_id,
             pid=run.pid, started_at=run.started_at, finished_at=run.finished_at, exit_code=run.exit_code,
-            error_text=None if run.error is None else _redactor.redact_text(run.error),
-            payload=_redactor.redact_json(run.params), stdout_tail=run.stdout_tail, stderr_tail=run.stderr_tail,
-            artifacts=[_redactor.redact_json(dict(artifact)) for artifact in run.artifacts],
+            error_text=None if run.error is None else mask.redact_text(run.error), payload=mask.redact_json(run.params),
+            stdout_tail=None if run.stdout_tail is None else mask.redact_text(run.stdout_tail),
+            stderr_tail=None if run.stderr_tail is None else mask.redact_text(run.stderr_tail),
+            artifacts=[mask.redact_json(dict(artifact)) for artifact in run.artifacts],
         )  # fmt: skip
 
 

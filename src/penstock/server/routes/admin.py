@@ -9,6 +9,7 @@ from fastapi import Path, Query, Request
 
 from penstock.core.access import Need
 from penstock.core.errors import Conflict, InvalidInput, NotFound
+from penstock.core.redact import unmasked
 from penstock.core.wire import definitions as wire
 from penstock.core.wire.base import Name, Slug
 from penstock.core.wire.base import Request as Wire
@@ -57,6 +58,9 @@ def change_definition(call: Caller, definition_id: UUID, body: wire.ChangeDefini
         if found is None:
             raise NotFound("definition", definition_id)
         owner, values = found.tenant_id, body.values()
+        for name in ("default_params", "arg_schema"):
+            if name in values:
+                values[name] = unmasked(values[name], getattr(found, name))
         if body.is_active is True and not found.is_active:
             values["is_active"] = True
         elif not found.is_active:

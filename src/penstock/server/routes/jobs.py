@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import UUID
 
 from fastapi import Query, Response
@@ -10,7 +10,7 @@ from pydantic_core import to_json
 
 from penstock.core.access import Need
 from penstock.core.errors import InvalidInput
-from penstock.core.redact import MASK
+from penstock.core.redact import unmasked
 from penstock.core.wire import jobs as wire
 from penstock.core.wire.base import MAX_INT32
 from penstock.queue import enqueue, observe
@@ -108,24 +108,13 @@ def change_job(call: Caller, job_id: UUID, body: wire.ChangeJob) -> wire.Job:
 
     def work(unit: Unit) -> wire.Job:
         before = unit.jobs().get(job_id)
-        payload = None if body.payload is None else _unmasked(body.payload, before.params)
+        payload = None if body.payload is None else unmasked(body.payload, before.params)
         after = unit.jobs().update(job_id, payload, body.priority)
         told = [wire.Job.of(job).model_dump(mode="json", include={"payload", "priority"}) for job in (before, after)]
         unit.audit("job.change", "job", job_id, *told)
         return wire.Job.of(after)
 
     return call.change(work)
-
-
-def _unmasked(given: Any, stored: Any) -> Any:
-    """What was shown masked and came back masked stays what it was."""
-    if given == MASK:
-        return stored if stored is not None else given
-    if isinstance(given, dict) and isinstance(stored, dict):
-        return {key: _unmasked(value, stored.get(key)) for key, value in given.items()}
-    if isinstance(given, list) and isinstance(stored, list) and len(given) == len(stored):
-        return [_unmasked(value, old) for value, old in zip(given, stored, strict=True)]
-    return given
 
 
 @routes.post("/jobs/{job_id}/cancel", Need.OPERATE)

@@ -19,9 +19,11 @@ export function EnqueueForm({ definition, onClose }: { definition: Definition; o
   const navigate = useNavigate();
   const tell = useTell();
   const schema = definition.arg_schema as Schema;
+  // A default that holds a secret is shown masked. Left out, it applies as it is stored.
+  const shown = Object.fromEntries(Object.entries(definition.default_params).filter(([, value]) => !JSON.stringify(value).includes('"***"')));
   const formless = Object.keys(schema.properties ?? {}).length === 0;
-  const [draft, setDraft] = useState<Draft>(() => Object.fromEntries(Object.entries(definition.default_params).map(([name, value]) => [name, text(value)])));
-  const [raw, setRaw] = useState<string | null>(formless ? JSON.stringify(definition.default_params, null, 2) : null);
+  const [draft, setDraft] = useState<Draft>(() => Object.fromEntries(Object.entries(shown).map(([name, value]) => [name, text(value)])));
+  const [raw, setRaw] = useState<string | null>(formless ? JSON.stringify(shown, null, 2) : null);
   const [priority, setPriority] = useState("");
   const [when, setWhen] = useState("");
   const [dedupe, setDedupe] = useState("");
