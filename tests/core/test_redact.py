@@ -190,7 +190,7 @@ def test_whole_lines_are_shown_at_once() -> None:
 
 def test_a_flood_without_newlines_is_passed_on_in_linear_time() -> None:
     stream = Redactor(["s3cr3t-value"], [r"ghp_\w{8}"]).stream()
-    started = time.perf_counter()
+    started = time.thread_time()
     passed = sum(len(stream.feed(b"a" * 65536)) for _ in range(160)) + len(stream.flush())
     assert passed == 160 * 65536
-    assert time.perf_counter() - started < 5
+    assert time.thread_time() - started < 5

@@ -136,13 +136,13 @@ def test_what_was_looked_up_is_never_read_as_a_template() -> None:
 
 def test_sizes_are_bounded_before_they_are_built() -> None:
     big = {"event": {"text": "x" * 1_000_000, "list": [1] * 300_000}}
-    began = time.monotonic()
+    began = time.thread_time()
     for template in ("{{event.text}}", "a{{event.text}}", ["{{event.list}}"] * 1000, "{{event.text}}" * 4000):
         with pytest.raises(InvalidTemplate, match="larger than 64 KiB"):
             render(template, big)
     with pytest.raises(InvalidTemplate, match="larger than 64 KiB"):
         check("x" * 70_000, ["event"])
-    assert time.monotonic() - began < 2
+    assert time.thread_time() - began < 2
 
 
 def test_depth_is_bounded() -> None:
