@@ -12,6 +12,7 @@ from uuid import UUID
 
 from sqlalchemy import Engine
 
+from penstock.core.caller import OWN
 from penstock.core.clock import Clock
 from penstock.core.config import Config
 from penstock.core.errors import Conflict, InvalidInput
@@ -138,6 +139,7 @@ class Penstock:
             db.close()
             raise
         ground = Ground(db, settings)
+        defining.create_queues(ground, [settings.default_queue])
         install_outbox(ground)
         self._bind(Shared(ground, egress=egress or Egress()), tenant)
 
@@ -148,7 +150,7 @@ class Penstock:
         self.config = shared.ground.config
         self.tenant = tenant
         self.jobs = doors.Jobs(self.ground, tenant)
-        self.groups = doors.Groups(self.ground, tenant)
+        self.groups = doors.Groups(self.ground, tenant, self._ensure_defined)
         self.definitions = doors.Definitions(self.ground, tenant)
         self.tenants = doors.Tenants(self.ground)
         self.queues = doors.Queues(self.ground)
@@ -217,16 +219,12 @@ class Penstock:
         for name in self._shared.functions:
             self._ensure_defined(name)
 
-    def _ensure_defined(self, key: str, connection: Any = None) -> None:
+    def _ensure_defined(self, key: str, connection: Any = OWN) -> None:
         function = self._shared.functions.get(key)
         if function is None or key in self._shared.defined:
             return
-        if connection is not None:
-            with self.db.joined(connection) as tx:
-                defining.define_in(self.ground, tx, None, key, **function.definition)
-            return
-        defining.define(self.ground, None, key, **function.definition)
-        self._shared.defined.add(key)
+        if defining.ensure(self.ground, key, function.definition, connection):
+            self._shared.defined.add(key)
 
     def enqueue(
         self,
@@ -234,7 +232,7 @@ class Penstock:
         params: Mapping[str, Any] | None = None,
         *,
         tenant: str | None = None,
-        connection: Any = None,
+        connection: Any = OWN,
         **options: Any,
     ) -> Job:
         """Ask for work: priority, scheduled_for (or delay in seconds), dedupe_key, correlation_id, queue, source,
@@ -256,7 +254,7 @@ class Penstock:
         many: Iterable[Mapping[str, Any]],
         *,
         tenant: str | None = None,
-        connection: Any = None,
+        connection: Any = OWN,
         **options: Any,
     ) -> list[UUID]:
         """Ask for many at once: all or none, in order. Answers their ids."""
@@ -265,7 +263,7 @@ class Penstock:
         return enqueue.enqueue_many(self.ground, tenant_id, key, many, Options(**options), connection)
 
     def emit(
-        self, name: str, context: Mapping[str, Any] | None = None, *, connection: Any = None, **options: Any
+        self, name: str, context: Mapping[str, Any] | None = None, *, connection: Any = OWN, **options: Any
     ) -> Event:
         """Say that something happened; the triggers that answer make their jobs in the same transaction."""
         return self.events.emit(name, context, connection=connection, **options)
@@ -298,6 +296,7 @@ class Penstock:
         `run()` it, or `start()` it."""
         runners = self.runners(commands, log_dir, pipelines)
         self.sync_definitions()
+        defining.create_queues(self.ground, queues or ())
         return Worker(self.ground, runners, concurrency=concurrency, queues=queues, keys=keys, grace=grace, lease=lease)
 
     def runners(

@@ -114,8 +114,10 @@ def test_queues_pause_and_resume(penstock: Shell, app: Penstock) -> None:
     penstock.well("queues", "pause", "default")
     assert penstock.well("queues", "list", "--json").json == [{"name": "default", "paused": True}]
     assert "paused" in penstock.well("jobs", "why", str(job.id)).out
+    penstock.well("queues", "create", "side")
+    assert app.queues.list() == {"default": True, "side": False}
     penstock.well("queues", "resume", "default")
-    assert penstock.well("queues", "list").out == "default\topen\n"
+    assert penstock.well("queues", "list").out == "default\topen\nside\topen\n"
 
 
 def test_tenants_are_created_and_kept_apart(penstock: Shell, app: Penstock) -> None:

@@ -55,6 +55,8 @@ def test_the_limit_is_kept_and_the_order_goes_on(app: Penstock) -> None:
 
 
 def test_only_the_queues_asked_for(app: Penstock) -> None:
+    app.queues.create("a")
+    app.queues.create("b")
     numbered(app, [1, 2], queue="a")
     numbered(app, [3], queue="b")
     numbered(app, [4])
@@ -65,6 +67,8 @@ def test_only_the_queues_asked_for(app: Penstock) -> None:
 
 
 def test_order_holds_across_queues(app: Penstock) -> None:
+    app.queues.create("a")
+    app.queues.create("b")
     for n, queue, priority in ((1, "a", 9), (2, "b", 1), (3, "a", 1), (4, "b", 9)):
         numbered(app, [n], queue=queue, priority=priority)
     assert claimed_numbers(app) == [2, 3, 1, 4]
@@ -116,6 +120,7 @@ def test_nothing_runs_twice(app: Penstock) -> None:
 
 class TestPause:
     def test_a_paused_queue_holds_everything_back(self, app: Penstock) -> None:
+        app.queues.create("b")
         numbered(app, [1])
         numbered(app, [2], queue="b")
         app.queues.pause("default")

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from types import MappingProxyType
 from uuid import uuid4
 
 import pytest
 
-from penstock import Conflict, ManualClock, Penstock
+from penstock import Conflict, InvalidInput, ManualClock, Penstock
 from penstock.core.status import JobStatus, WaitsFor
 from tests.conformance.helpers import claim, claim_one, claimed_numbers, numbered
 
 
 def test_what_enqueue_returns_is_what_is_stored(app: Penstock, clock: ManualClock) -> None:
     due = clock.now() + timedelta(hours=1)
+    app.queues.create("fast")
     made = app.enqueue(
         "work", {"n": 1, "text": "é \U0001f600"}, priority=7, scheduled_for=due, dedupe_key="k", correlation_id="c",
         source="system", source_ref="ref", created_by="me", max_attempts=9, queue="fast",
@@ -169,3 +171,28 @@ def test_an_unknown_id_is_not_found_anywhere(app: Penstock) -> None:
     for verb in (app.jobs.get, app.jobs.runs, app.jobs.chain, app.jobs.why, app.jobs.cancel, app.jobs.retry):
         with pytest.raises(NotFound):
             verb(uuid4())
+
+
+def test_a_queue_that_does_not_exist_is_refused(app: Penstock) -> None:
+    """As over HTTP: jobs in a queue whose name was mistyped would wait forever."""
+    verbs: list[Callable[[], object]] = [
+        lambda: app.enqueue("work", queue="side"),
+        lambda: app.enqueue("free", queue="side", adhoc=True),
+        lambda: app.enqueue_many("work", [{}], queue="side"),
+        lambda: app.groups.create([("work", {})], queue="side"),
+    ]
+    for verb in verbs:
+        with pytest.raises(InvalidInput, match="There is no queue 'side'"):
+            verb()
+    assert app.queues.list() == {"default": False}
+    app.queues.create("side")
+    for verb in verbs:
+        verb()
+    assert {job.queue for job in app.jobs.list()} == {"side"}
+
+
+def test_a_queue_exists_once_a_definition_or_a_worker_names_it(app: Penstock) -> None:
+    app.define("work", queue="named")
+    app.worker(queues=["served"])
+    for queue in ("named", "served"):
+        assert app.enqueue("work", queue=queue).queue == queue

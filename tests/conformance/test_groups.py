@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from penstock import (
@@ -218,3 +220,12 @@ def test_groups_are_listed_newest_first(app: Penstock) -> None:
     for wrong in ({"limit": 0}, {"limit": -1}, {"offset": -1}):
         with pytest.raises(InvalidInput):
             app.groups.list(**wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong", [["work", {}], [["work"]], [[]], [("work", {}, {"priority": 1})], ["work"], [{"key": "work"}], [None]]
+)
+def test_a_member_that_is_not_a_pair_is_told_plainly(app: Penstock, wrong: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"Job 1 of the group is .*; expected a pair of a key and its params"):
+        app.groups.create(wrong)
+    assert app.groups.list() == []

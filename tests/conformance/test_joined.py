@@ -91,7 +91,7 @@ def test_dedupe_answers_within_the_callers_transaction(app: Penstock, engine: sa
         assert app.enqueue("work", dedupe_key="k", connection=caller).id == first.id
 
 
-def test_a_registered_function_is_defined_in_the_callers_transaction(app: Penstock, engine: sa.Engine) -> None:
+def test_a_registered_function_needs_no_definition_before(app: Penstock, engine: sa.Engine) -> None:
     @app.job(key="fresh")
     def fresh() -> None: ...
 
@@ -99,10 +99,40 @@ def test_a_registered_function_is_defined_in_the_callers_transaction(app: Pensto
         app.enqueue("fresh", connection=caller)
         caller.rollback()
     assert app.jobs.list() == []
-    assert "fresh" not in [each.key for each in app.definitions.list()]
+    for _ in range(2):
+        with engine.begin() as caller:
+            app.enqueue("fresh", connection=caller)
+    assert [job.definition_key for job in app.jobs.list()] == ["fresh"] * 2
+
+
+def test_a_group_of_registered_functions_needs_no_definition_before(app: Penstock, engine: sa.Engine) -> None:
+    @app.job(key="fresh")
+    def fresh() -> None: ...
+
     with engine.begin() as caller:
-        app.enqueue("fresh", connection=caller)
-    assert [job.definition_key for job in app.jobs.list()] == ["fresh"]
+        app.groups.create([("fresh", {}), ("work", {})], connection=caller)
+    assert sorted(job.definition_key for job in app.jobs.list()) == ["fresh", "work"]
+
+
+def test_none_is_not_taken_for_a_transaction_of_our_own(app: Penstock) -> None:
+    @app.job(key="fresh")
+    def fresh() -> None: ...
+
+    acme = app.as_tenant(app.tenants.create("acme").slug)
+    verbs: list[Callable[[], object]] = [
+        lambda: app.enqueue("work", connection=None),
+        lambda: app.enqueue_many("work", [{}], connection=None),
+        lambda: app.emit("happened", connection=None),
+        lambda: app.events.emit("happened", connection=None),
+        lambda: app.groups.create([("work", {})], connection=None),
+        lambda: fresh.using(connection=None)(),
+        lambda: acme.enqueue("work", connection=None),
+        lambda: acme.groups.create([("work", {})], connection=None),
+    ]
+    for verb in verbs:
+        with pytest.raises(InvalidInput, match=r"connection is None.*django\.db\.connection"):
+            verb()
+    assert app.jobs.list() == acme.jobs.list() == []
 
 
 def async_url(app: Penstock) -> str:

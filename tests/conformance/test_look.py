@@ -29,6 +29,7 @@ def test_lists_are_newest_first_and_paged(app: Penstock) -> None:
 
 def test_lists_are_narrowed(app: Penstock, clock: ManualClock) -> None:
     app.define("sync-a")
+    app.queues.create("side")
     numbered(app, [1], correlation_id="trace-1", source="system")
     start = clock.advance(10)
     numbered(app, [2], key="sync-a", queue="side", dedupe_key="50%_x")

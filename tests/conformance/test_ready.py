@@ -65,6 +65,7 @@ def test_it_heeds_a_limit_set_since(app: Penstock, ready: Ready) -> None:
 
 
 def test_it_takes_from_a_queue_that_was_made_since(app: Penstock, ready: Ready) -> None:
+    app.queues.create("another")
     app.enqueue("work", queue="another")
     assert len(claim_ready(app.ground, ready).claims()) == 1
 

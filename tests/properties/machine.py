@@ -72,6 +72,7 @@ class Machine(RuleBasedStateMachine):
         self.app = self.fresh_app(self.clock)
         self.app.tenants.create("acme")
         policy = {"base": 10, "factor": 2, "jitter": 0}
+        self.app.queues.create("side")
         self.app.define("plain", retry_policy=policy)
         self.app.define("chain", retry_mode="chain", retry_policy=policy)
         self.app.define("narrow", max_running=2, retry_policy=policy)

@@ -106,6 +106,8 @@ def test_only_the_queues_it_is_given(app: Penstock) -> None:
     @app.job(key="work")
     def work() -> None: ...
 
+    app.queues.create("slow")
+    app.queues.create("fast")
     slow = app.enqueue("work", queue="slow")
     fast = app.enqueue("work", queue="fast")
     with working(app, queues=["fast"]):

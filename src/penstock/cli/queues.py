@@ -1,4 +1,4 @@
-"""`penstock queues …`: see, pause and resume."""
+"""`penstock queues …`: see, create, pause and resume."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 from penstock.cli._common import AsJson, DatabaseUrl, open_app, out
 from penstock.cli._show import print_json, print_table
 
-app = typer.Typer(help="See, pause and resume queues.", no_args_is_help=True)
+app = typer.Typer(help="See, create, pause and resume queues.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="The name of a queue.")]
 
@@ -23,6 +23,14 @@ def list_(as_json: AsJson = False, database_url: DatabaseUrl = None) -> None:
         print_json([{"name": name, "paused": paused} for name, paused in found.items()])
     else:
         print_table(("name", ""), [(n, "paused" if p else "open") for n, p in found.items()], "No queues.")
+
+
+@app.command()
+def create(name: Name, database_url: DatabaseUrl = None) -> None:
+    """Create a queue that no definition names, so that jobs can be enqueued in it."""
+    with open_app(database_url) as made:
+        made.queues.create(name)
+    out().print(f"{name} exists.")
 
 
 @app.command()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from penstock.core import check
+from penstock.core.caller import OWN, joins
 from penstock.core.decide import RetryPolicy
 from penstock.core.errors import Conflict, InvalidInput, NotFound, UnknownDefinition
 from penstock.core.nouns import Definition, Tenant
@@ -16,7 +17,8 @@ from penstock.core.payload import compile_schema, plain, require_object
 from penstock.core.status import RetryMode, one_of
 from penstock.queue.ground import Ground
 from penstock.store import definitions, order, queues, tenants
-from penstock.store.database import Tx
+from penstock.store.database import Database, Tx
+from penstock.store.unit import beside
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +33,72 @@ def define(ground: Ground, tenant_id: UUID | None, key: str, **given: Any) -> De
     """Create a definition or change it to what is given; what is not given keeps its value, or has its default.
 
     `tenant_id` None offers it to every tenant."""
-    made = ground.db.transact(lambda tx: define_in(ground, tx, tenant_id, key, **given))
+    return _define_on(ground, ground.db, tenant_id, key, given)
+
+
+def _define_on(ground: Ground, db: Database, tenant_id: UUID | None, key: str, given: Mapping[str, Any]) -> Definition:
+    made = db.transact(lambda tx: define_in(ground, tx, tenant_id, key, **given))
     ground.forget_definitions()
     ground.known_queues.add(made.queue)
     return made
+
+
+def ensure(ground: Ground, key: str, given: Mapping[str, Any], connection: Any = OWN) -> bool:
+    """Have the definition of a program's own function say what the program says, before it is enqueued on `connection`. Returns
+    whether that is committed, so that the program need not look again.
+
+    Nothing is locked that another enqueue waits for. What the database says is read first, without a lock. If it says
+    something else, it is changed in a transaction beside the caller's: the definition belongs to the program and stays even if
+    the caller's transaction is rolled back. On SQLite that transaction would wait for the caller's own write lock, so there,
+    and only there, the definition is changed in the caller's transaction, which must hold that lock for its job anyway."""
+    if not joins(connection):
+        define(ground, None, key, **given)
+        return True
+    if not ground.db.dialect.many_writers:
+        with ground.db.read() as tx:  # what is committed; the caller's transaction might be rolled back
+            if _stands(ground, tx, key, given):
+                return True
+        with ground.db.joined(connection) as tx:
+            define_in(ground, tx, None, key, **given)
+        ground.forget_definitions()
+        return False
+    with ground.db.joined(connection) as tx:
+        if _stands(ground, tx, key, given):
+            return True
+        with beside(ground.db) as db:
+            _define_on(ground, db, None, key, given)
+        if definitions.owned(tx, None, key) is None:
+            raise Conflict(
+                f"The definition {key!r} was written just now, and the transaction of this connection cannot see it: its snapshot "
+                "is older (REPEATABLE READ or SERIALIZABLE), or it is connected to another database. Roll it back and try again, or "
+                "call app.sync_definitions() when the program starts."
+            )
+    return True
+
+
+def _stands(ground: Ground, tx: Tx, key: str, given: Mapping[str, Any]) -> bool:
+    """Whether the database says what the program says."""
+    found = definitions.owned(tx, None, key)
+    if found is None or _changes(found, _checked(given)):
+        return False
+    ground.known_queues.add(found.queue)
+    return True
+
+
+def _changes(found: Definition, values: Mapping[str, Any]) -> dict[str, Any]:
+    changes = {name: value for name, value in values.items() if _as_stored(getattr(found, name)) != value}
+    if not found.is_active and "is_active" not in values:
+        changes["is_active"] = True
+    return changes
 
 
 def define_in(ground: Ground, tx: Tx, tenant_id: UUID | None, key: str, **given: Any) -> Definition:
     """`define` in a transaction under way."""
     check.text("key", key)
     values = _checked(given)
+    found = definitions.owned(tx, tenant_id, key)
+    if found is not None and not _changes(found, values):
+        return found
     found = definitions.owned(tx, tenant_id, key, lock=True)
     if found is None:
         made = definitions.add(tx, tenant_id, key, {**_defaults(ground), **values})
@@ -48,9 +106,7 @@ def define_in(ground: Ground, tx: Tx, tenant_id: UUID | None, key: str, **given:
             queues.ensure(tx, made.queue)
             return made
         found = _owned(tx, tenant_id, key)  # another process defined it meanwhile, as the workers of a fleet do
-    changes = {name: value for name, value in values.items() if _as_stored(getattr(found, name)) != value}
-    if not found.is_active and "is_active" not in values:
-        changes["is_active"] = True
+    changes = _changes(found, values)
     if not changes:
         return found
     changed = definitions.change(tx, found.id, changes)
@@ -179,6 +235,14 @@ def pause_queue(ground: Ground, name: str, paused: bool = True) -> None:
             tx.dialect.wake(tx.conn, [name])
 
     ground.db.transact(work)
+
+
+def create_queues(ground: Ground, names: Iterable[str]) -> None:
+    """Have these queues exist."""
+    new = {check.text("queue", name) for name in names} - ground.known_queues
+    if new:
+        ground.db.transact(lambda tx: queues.ensure(tx, *sorted(new)))
+        ground.known_queues |= new
 
 
 def queue_names(ground: Ground) -> dict[str, bool]:

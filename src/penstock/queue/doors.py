@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from penstock.core import check
+from penstock.core.caller import OWN
 from penstock.core.clock import require_aware
 from penstock.core.errors import LeaseLost
 from penstock.core.nouns import Claim, Definition, Group, Job, Reservation, Run, Tenant, Why
@@ -97,8 +98,16 @@ class Jobs(Door):
         return order.normalise(self.ground, self.tenant_id, priority)
 
 
+def _nothing_to_define(_key: str, _connection: Any) -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
 class Groups(Door):
     """`app.groups`: jobs that belong together."""
+
+    ensure_defined: Callable[[str, Any], None] = _nothing_to_define
+    """Called with each key before it is looked up, so that a program's own functions are defined."""
 
     def create(
         self,
@@ -107,10 +116,14 @@ class Groups(Door):
         on_failure: str = "stop",
         *,
         label: str | None = None,
-        connection: Any = None,
+        connection: Any = OWN,
         **options: Any,
     ) -> Group:
+        """Create the jobs given as pairs of a key and its params: all of them or none. With `connection`, in the caller's own
+        transaction."""
         made = Options(**options)
+        for key in sorted({key for key, _ in group.members_of(jobs)}):
+            self.ensure_defined(key, connection)
         return group.create(self.ground, self.tenant_id, jobs, mode, on_failure, label, made, connection)
 
     def get(self, id: Id) -> Group:
@@ -156,9 +169,13 @@ class Tenants:
 
 @dataclass(frozen=True, slots=True)
 class Queues:
-    """`app.queues`: pause and resume."""
+    """`app.queues`: create, pause and resume."""
 
     ground: Ground
+
+    def create(self, name: str) -> None:
+        """Create a queue; nothing happens if it exists."""
+        define.create_queues(self.ground, [name])
 
     def list(self) -> dict[str, bool]:
         """Every queue, and whether it is paused."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from penstock.core import check
+from penstock.core.caller import OWN, joins
 from penstock.core.clock import require_aware
 from penstock.core.errors import Conflict, UnknownTenant
 from penstock.core.ids import new_id
@@ -16,11 +18,14 @@ from penstock.core.nouns import Definition, Job
 from penstock.core.payload import Validator, dumps, merge, plain, require_object, validate
 from penstock.core.status import RetryMode, Source, one_of
 from penstock.queue.ground import Ground
-from penstock.store import jobs, queues, rows, tenants
+from penstock.store import jobs, rows, tenants
 from penstock.store.database import Tx
-from penstock.store.hot import Alike, NewJob, Written
+from penstock.store.hot import Alike, NewJob
+from penstock.store.unit import savepoint
 
 BULK = 5_000
+TRIES = 5
+"""How often a definition may change under an enqueue before it gives up."""
 _SOURCES = [source.value for source in Source]
 
 
@@ -82,6 +87,8 @@ def prepare(
 ) -> NewJob:
     """A job ready to be written: defaults merged, params checked. Nothing is written if this raises."""
     check.text("key", key)
+    if options.queue is not None or options.adhoc:
+        ground.require_queue(tx, options.queue or ground.config.default_queue)
     if options.adhoc:
         return _adhoc(ground, tenant_id, key, require_object("params", given), options)
     return _checked(tenant_id, key, given, options, *ground.definition(tx, tenant_id, key, fresh=fresh))
@@ -134,24 +141,17 @@ def _shared(options: Options) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def write(ground: Ground, tx: Tx, new: Sequence[NewJob]) -> dict[UUID, Written]:
-    """Write prepared jobs, and the names of queues that are new with them."""
-    for queue in {job.queue for job in new} - ground.known_queues:
-        queues.ensure(tx, queue)
-    return jobs.insert(tx, new)
-
-
 def enqueue(
     ground: Ground,
     tenant_id: UUID,
     key: str,
     params: Mapping[str, Any],
     options: Options = DEFAULTS,
-    connection: Any = None,
+    connection: Any = OWN,
 ) -> Job:
     """One job. With a dedupe key that an active job has, the answer is that job."""
     options = options.checked()
-    if connection is not None:
+    if joins(connection):
         with ground.db.joined(connection) as tx:
             return enqueue_in(ground, tx, tenant_id, key, params, options)
     # Ids are chosen here, once: if the reply to COMMIT is lost, writing again finds the same id and changes nothing.
@@ -161,7 +161,6 @@ def enqueue(
         job = ground.db.transact(
             lambda tx: enqueue_in(ground, tx, tenant_id, key, params, options, first), retry_disconnects=True
         )
-        ground.known_queues.add(job.queue)
     return job
 
 
@@ -170,12 +169,10 @@ def _enqueue_at_once(
 ) -> Job | None:
     """What is remembered is enough for most jobs. None if it was not; what was prepared is then in `first`."""
     remembered = None if options.adhoc or not ground.db.has_short_way else ground.remembered(tenant_id, key)
-    if remembered is None:
+    if remembered is None or (options.queue is not None and options.queue not in ground.known_queues):
         return None
     new = _checked(tenant_id, key, given, options, *remembered)
     first.append(new)
-    if new.queue not in ground.known_queues:
-        return None
     written = ground.db.at_once(lambda tx: jobs.insert(tx, [new]).get(new.id), retry_disconnects=True)
     return None if written is None else rows.fresh_job(new, written, merge(remembered[0].default_params, given))
 
@@ -191,11 +188,11 @@ def enqueue_in(
 ) -> Job:
     """One job in a transaction under way. `remembered` carries the prepared job from one try to the next."""
     remembered = [] if remembered is None else remembered
-    for attempt in range(5):
+    for attempt in range(TRIES):
         if not remembered:
             remembered.append(prepare(ground, tx, tenant_id, key, params, options, fresh=attempt > 0))
         new = remembered[0]
-        written = write(ground, tx, [new]).get(new.id)
+        written = jobs.insert(tx, [new]).get(new.id)
         if written is not None:
             return rows.fresh_job(new, written, _merged(ground, tx, new, params))
         found = jobs.get(tx, tenant_id, new.id)
@@ -231,7 +228,7 @@ def enqueue_many(
     key: str,
     many: Iterable[Mapping[str, Any]],
     options: Options = DEFAULTS,
-    connection: Any = None,
+    connection: Any = OWN,
 ) -> list[UUID]:
     """All of them or none, in the order given. Answers their ids."""
     options = options.checked()
@@ -241,22 +238,24 @@ def enqueue_many(
     ids = [new_id() for _ in given]
     if not given:
         return ids
-    if connection is not None:
+    if joins(connection):
         with ground.db.joined(connection) as tx:
             _many_in(ground, tx, tenant_id, key, given, options, ids)
         return ids
     tried: list[bool] = []
 
-    def work(tx: Tx) -> str | None:
+    def work(tx: Tx) -> None:
         if tried and jobs.get(tx, tenant_id, ids[0]) is not None:
-            return None  # an earlier try was committed after all, and with the first all of them
+            return  # an earlier try was committed after all, and with the first all of them
         tried.append(True)
-        return _many_in(ground, tx, tenant_id, key, given, options, ids)
+        _many_in(ground, tx, tenant_id, key, given, options, ids)
 
-    queue = ground.db.transact(work, retry_disconnects=True)
-    if queue is not None:
-        ground.known_queues.add(queue)
+    ground.db.transact(work, retry_disconnects=True)
     return ids
+
+
+class _Changed(Exception):
+    """The definition changed between two chunks."""
 
 
 def _many_in(
@@ -267,27 +266,34 @@ def _many_in(
     given: Sequence[Mapping[str, Any]],
     options: Options,
     ids: Sequence[UUID],
-) -> str:
-    """Write them in chunks; answers their queue."""
-    for fresh in (False, True):
-        first = prepare(ground, tx, tenant_id, key, given[0], options, fresh=fresh)
-        if first.queue not in ground.known_queues:
-            queues.ensure(tx, first.queue)
-        for start in range(0, len(given), BULK):
-            chunk = given[start : start + BULK]
-            texts = _checked_params(ground, tx, tenant_id, key, chunk, options)
-            written = jobs.insert_alike(tx, Alike(first, ids[start : start + BULK], texts))
-            if written == len(chunk):
-                continue
-            if written == 0 and start == 0 and not fresh:
-                break  # the definition changed since we read it: look again
+) -> None:
+    """Write all of them or none. If the definition changes meanwhile, as in a rolling deploy, begin again with what it says now."""
+    at_once = len(given) <= BULK  # one statement, which writes all or none by itself
+    for attempt in range(TRIES):
+        try:
+            with nullcontext() if at_once else savepoint(tx):
+                first = prepare(ground, tx, tenant_id, key, given[0], options, fresh=attempt > 0)
+                _write_chunks(ground, tx, key, given, options, first, ids)
+            return
+        except _Changed:
             _require_active(tx, tenant_id)
-            raise Conflict(
-                f"The definition {key!r} changed while its jobs were being written; none was enqueued. Try again."
-            )
-        else:
-            return first.queue
-    raise AssertionError("the second look either writes or raises")
+    raise Conflict(f"The definition {key!r} kept changing; none of its jobs was enqueued. Try again.")
+
+
+def _write_chunks(
+    ground: Ground,
+    tx: Tx,
+    key: str,
+    given: Sequence[Mapping[str, Any]],
+    options: Options,
+    first: NewJob,
+    ids: Sequence[UUID],
+) -> None:
+    for start in range(0, len(given), BULK):
+        chunk = given[start : start + BULK]
+        texts = _checked_params(ground, tx, first.tenant_id, key, chunk, options)
+        if jobs.insert_alike(tx, Alike(first, ids[start : start + BULK], texts)) < len(chunk):
+            raise _Changed
 
 
 def _checked_params(

@@ -8,11 +8,11 @@ from uuid import UUID
 
 from penstock.core.config import Config
 from penstock.core.decide import Resolution
-from penstock.core.errors import DefinitionArchived, UnknownDefinition, UnknownTenant
+from penstock.core.errors import DefinitionArchived, InvalidInput, UnknownDefinition, UnknownTenant
 from penstock.core.ids import DEFAULT_TENANT_ID
 from penstock.core.nouns import Definition
 from penstock.core.payload import Validator, compile_schema
-from penstock.store import definitions, tenants
+from penstock.store import definitions, queues, tenants
 from penstock.store.database import Database, Tx
 from penstock.store.hot import Gate
 
@@ -43,6 +43,7 @@ class Ground:
     outbox: Outbox = _no_outbox
     """Called with what ended for tenants that have webhooks, inside the transaction that ended it."""
     known_queues: set[str] = field(default_factory=lambda: {"default"})
+    """Queues that are known to be committed."""
     gate: Gate | None = None
     """What the last claim saw. The next one may expect the same; its statement looks again."""
     _tenants: dict[str, UUID] = field(default_factory=lambda: {"default": DEFAULT_TENANT_ID})
@@ -62,6 +63,19 @@ class Ground:
             raise UnknownTenant(slug)
         self._tenants[slug] = found.id
         return found.id
+
+    def require_queue(self, tx: Tx, name: str) -> None:
+        """Raise unless the queue exists: jobs in a queue whose name was mistyped would wait forever."""
+        if name in self.known_queues:
+            return
+        found = queues.names(tx)
+        if name not in found:
+            raise InvalidInput(
+                f"There is no queue {name!r}. A queue is created by a definition that names it, by a worker that serves it, or by "
+                "`penstock queues create`. Leave queue out to use the definition's."
+            )
+        if self.db.dialect.many_writers:  # elsewhere the caller's own transaction may have created it
+            self.known_queues |= set(found)
 
     def remembered(self, tenant_id: UUID, key: str) -> tuple[Definition, Validator] | None:
         return self._definitions.get((tenant_id, key))

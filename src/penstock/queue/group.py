@@ -8,16 +8,18 @@ from typing import Any
 from uuid import UUID
 
 from penstock.core import check
-from penstock.core.errors import InvalidInput, NotFound
+from penstock.core.caller import OWN, joins
+from penstock.core.errors import Conflict, InvalidInput, NotFound
 from penstock.core.groups import MODES, ON_FAILURE, derive
 from penstock.core.ids import new_id
 from penstock.core.nouns import Group
 from penstock.core.status import TERMINAL, one_of
 from penstock.queue.cancel import cancel_in
-from penstock.queue.enqueue import DEFAULTS, Options, prepare, write
+from penstock.queue.enqueue import DEFAULTS, TRIES, Options, prepare
 from penstock.queue.ground import Ground
-from penstock.store import groups
+from penstock.store import groups, jobs
 from penstock.store.database import Tx
+from penstock.store.unit import savepoint
 
 Member = tuple[str, Mapping[str, Any]]
 MAX_MEMBERS = 10_000
@@ -31,22 +33,29 @@ def create(
     on_failure: str = "stop",
     label: str | None = None,
     options: Options = DEFAULTS,
-    connection: Any = None,
+    connection: Any = OWN,
 ) -> Group:
     """All members or none. In a sequential group the first can run at once, each other waits for its predecessor."""
     one_of("mode", mode, MODES)
     one_of("on_failure", on_failure, ON_FAILURE)
     check.maybe_text("label", label)
-    if not members:
-        raise InvalidInput("A group needs at least one job.")
-    if len(members) > MAX_MEMBERS:
-        raise InvalidInput(f"A group has at most {MAX_MEMBERS} jobs; got {len(members)}.")
+    members = members_of(members)
     options = options.checked()
     group_id = new_id()
 
     def work(tx: Tx) -> Group:
         if groups.header(tx, tenant_id, group_id) is not None:
             return read(tx, tenant_id, group_id)  # an earlier try was committed after all
+        for attempt in range(TRIES):
+            try:
+                with savepoint(tx):
+                    write(tx, fresh=attempt > 0)
+                return read(tx, tenant_id, group_id)
+            except _Changed:
+                continue
+        raise Conflict("The definitions of the group's jobs kept changing; none of them was enqueued. Try again.")
+
+    def write(tx: Tx, fresh: bool) -> None:
         new = []
         for number, (key, params) in enumerate(members, start=1):
             waits = mode == "sequential" and number > 1
@@ -54,21 +63,37 @@ def create(
                 prepare(
                     ground, tx, tenant_id, key, params,
                     replace(options, group_id=group_id, group_position=number, waits_for_group=waits, dedupe_key=None),
-                    fresh=number == 1,
+                    fresh=fresh,
                 )
             )  # fmt: skip
         groups.add(tx, tenant_id, group_id, mode, on_failure, label, options.created_by)
-        written = write(ground, tx, new)
-        if len(written) != len(new):
-            raise InvalidInput(
-                "A definition of the group changed or was archived while it was being written; try again."
-            )
-        return read(tx, tenant_id, group_id)
+        if len(jobs.insert(tx, new)) != len(new):
+            raise _Changed
 
-    if connection is not None:
+    if joins(connection):
         with ground.db.joined(connection) as tx:
             return work(tx)
     return ground.db.transact(work, retry_disconnects=True)
+
+
+class _Changed(Exception):
+    """A definition, or the tenant, changed while the group was being written."""
+
+
+def members_of(given: Sequence[Member]) -> Sequence[Member]:
+    """The jobs of a group as they were given, checked."""
+    if not given:
+        raise InvalidInput("A group needs at least one job.")
+    if len(given) > MAX_MEMBERS:
+        raise InvalidInput(f"A group has at most {MAX_MEMBERS} jobs; got {len(given)}.")
+    for number, member in enumerate(given, start=1):
+        if not isinstance(member, tuple | list) or len(member) != 2:
+            raise InvalidInput(
+                f"Job {number} of the group is {member!r:.200}; expected a pair of a key and its params, like "
+                '("resize", {"image_id": 7}).'
+            )
+        check.text("key", member[0])
+    return given
 
 
 def read(tx: Tx, tenant_id: UUID, group_id: UUID) -> Group:

@@ -254,14 +254,9 @@ class Database:
 
     @contextmanager
     def joined(self, connection: Any) -> Iterator[Tx]:
-        """Work inside the caller's transaction: we neither commit nor roll back. Takes a SQLAlchemy Connection or
-        Session, or a raw psycopg or sqlite3 connection."""
+        """Work inside the caller's transaction: we neither commit nor roll back. Takes a SQLAlchemy Connection or Session,
+        Django's connection, or a raw psycopg or sqlite3 connection."""
         with guest_connection(connection, self.dialect) as conn:
-            if conn.dialect.name != self.dialect.name:
-                raise InvalidInput(
-                    f"The connection given is to {conn.dialect.name}, but Penstock lives on {self.dialect.name}: "
-                    "a job can only join a transaction on its own database."
-                )
             yield Tx(conn, self.dialect, self.moment())
 
     def ping(self) -> None:

@@ -12,6 +12,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from penstock.core.reach import Event
 from penstock.store.database import Tx
 from penstock.store.tables import events, trigger_fires
+from penstock.store.types import json_object
 
 _FIELDS = tuple(Event.__dataclass_fields__)
 _COLUMNS = [events.c[name] for name in _FIELDS]
@@ -75,5 +76,6 @@ def forget_fires(tx: Tx, trigger_ids: Sequence[UUID]) -> None:
 
 def _event(row: Mapping[Any, Any]) -> Event:
     values = {name: row[name] for name in _FIELDS}
-    values["outcomes"] = tuple(values["outcomes"])
+    values["context"] = json_object(values["context"])
+    values["outcomes"] = tuple(json_object(values["outcomes"]))
     return Event(**values)

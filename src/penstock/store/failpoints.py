@@ -2,14 +2,14 @@
 
 Arm with `PENSTOCK_FAILPOINTS="claim.after_update=exit;finish.before=pause:0.5"` in a child process, or with
 `arm()` in-process. Actions: `exit` (as kill -9), `pause:SECONDS`, `error`, `timeout` (the work is done, but is
-reported as a lost connection).
+reported as a lost connection). In-process also a function, which is called once.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 NAMES = (
@@ -44,7 +44,9 @@ class InjectedDisconnect(ConnectionError):
     """What the `timeout` action raises: the work may have been done."""
 
 
-_armed: dict[str, tuple[str, float, int]] = {}
+Action = str | Callable[[], object]
+
+_armed: dict[str, tuple[Action, float, int]] = {}
 
 
 def _reach_off(name: str) -> None:
@@ -58,7 +60,10 @@ def _reach_on(name: str) -> None:
     if skip > 0:
         _armed[name] = (action, argument, skip - 1)
         return
-    if action == "exit":
+    if callable(action):
+        del _armed[name]
+        action()
+    elif action == "exit":
         os.kill(os.getpid(), 9)
     elif action == "pause":
         time.sleep(argument)
@@ -71,7 +76,7 @@ def _reach_on(name: str) -> None:
 reach = _reach_off
 
 
-def arm(name: str, action: str, argument: float = 0.0, skip: int = 0) -> None:
+def arm(name: str, action: Action, argument: float = 0.0, skip: int = 0) -> None:
     """Make `name` misbehave; `skip` lets it pass that many times first."""
     global reach
     if name not in NAMES:
@@ -87,7 +92,7 @@ def disarm() -> None:
 
 
 @contextmanager
-def armed(name: str, action: str, argument: float = 0.0, skip: int = 0) -> Iterator[None]:
+def armed(name: str, action: Action, argument: float = 0.0, skip: int = 0) -> Iterator[None]:
     arm(name, action, argument, skip)
     try:
         yield

@@ -11,9 +11,10 @@ from penstock.store.database import Tx
 from penstock.store.tables import queues
 
 
-def ensure(tx: Tx, name: str) -> None:
+def ensure(tx: Tx, *names: str) -> None:
     insert: Any = sqlite.insert if tx.dialect.name == "sqlite" else postgresql.insert
-    tx.run(insert(queues).values(name=name, paused=False, created_at=tx.now).on_conflict_do_nothing())
+    for name in names:
+        tx.run(insert(queues).values(name=name, paused=False, created_at=tx.now).on_conflict_do_nothing())
 
 
 def names(tx: Tx) -> dict[str, bool]:

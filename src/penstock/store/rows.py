@@ -11,6 +11,7 @@ from penstock.core.nouns import Claim, Definition, Job, Reservation, Run, Tenant
 from penstock.core.status import JobStatus, RetryMode, RunStatus, WaitsFor
 from penstock.store.hot import NewJob, Written
 from penstock.store.tables import jobs
+from penstock.store.types import json_object
 
 _JOB_FIELDS = frozenset(Job.__dataclass_fields__)
 JOB_COLUMNS = [jobs.c[name] for name in Job.__dataclass_fields__]
@@ -21,6 +22,7 @@ def job(row: Mapping[Any, Any]) -> Job:
     values["status"] = JobStatus(values["status"])
     values["retry_mode"] = RetryMode(values["retry_mode"])
     values["waits_for"] = WaitsFor(values["waits_for"]) if values["waits_for"] else None
+    values["params"], values["trace"] = json_object(values["params"]), json_object(values["trace"])
     return Job(**values)
 
 
@@ -49,7 +51,9 @@ def tenant(row: Mapping[Any, Any]) -> Tenant:
 def definition(row: Mapping[Any, Any]) -> Definition:
     values = {name: row[name] for name in Definition.__dataclass_fields__}
     values["retry_mode"] = RetryMode(values["retry_mode"])
-    values["retry_policy"] = RetryPolicy.from_dict(values["retry_policy"])
+    for name in ("arg_schema", "default_params"):
+        values[name] = json_object(values[name])
+    values["retry_policy"] = RetryPolicy.from_dict(json_object(values["retry_policy"]))
     return Definition(**values)
 
 

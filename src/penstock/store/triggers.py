@@ -15,7 +15,7 @@ from penstock.core.reach import Trigger
 from penstock.core.schedule import Facts
 from penstock.store.database import Tx
 from penstock.store.tables import is_active_of_trigger, jobs, tenants, triggers
-from penstock.store.types import Id, UtcTime
+from penstock.store.types import Id, UtcTime, json_object
 
 _FIELDS = tuple(Trigger.__dataclass_fields__)
 _COLUMNS = [triggers.c[name] for name in _FIELDS]
@@ -177,12 +177,17 @@ def advance(tx: Tx, moves: Sequence[Advance]) -> None:
 
 
 def disable(tx: Tx, ids: Sequence[UUID], reason: str) -> None:
+    """Disable them. One that another transaction holds is left to that one: an emit in the caller's transaction waits for no
+    other."""
+    told = or_(triggers.c.is_enabled, triggers.c.disabled_reason.is_(None))
+    free = select(triggers.c.id).where(triggers.c.id.in_(ids), told).with_for_update(**tx.dialect.skip_locked)
     tx.run(
         update(triggers)
-        .where(triggers.c.id.in_(ids), or_(triggers.c.is_enabled, triggers.c.disabled_reason.is_(None)))
+        .where(triggers.c.id.in_(free))
         .values(is_enabled=False, disabled_reason=reason, updated_at=tx.now, version=triggers.c.version + 1)
     )
 
 
 def _trigger(row: Mapping[Any, Any]) -> Trigger:
-    return Trigger(**{name: row[name] for name in _FIELDS})
+    values = {name: row[name] for name in _FIELDS}
+    return Trigger(**{**values, "payload_template": json_object(values["payload_template"])})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -9,6 +10,7 @@ from uuid import UUID
 from sqlalchemy import JSON, BigInteger, DateTime, Dialect, String
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.dialects.postgresql import UUID as PostgresUUID
+from sqlalchemy.dialects.sqlite import JSON as SqliteJSON
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -46,7 +48,7 @@ class UtcTime(TypeDecorator[datetime]):
             return None
         if dialect.name == "sqlite":
             return from_micros(value)
-        moment: datetime = value
+        moment: datetime = datetime.fromisoformat(value) if isinstance(value, str) else value
         return moment.astimezone(UTC)
 
 
@@ -72,4 +74,20 @@ class Id(TypeDecorator[UUID]):
         return UUID(value)
 
 
-JsonDoc = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
+class _SqliteJson(SqliteJSON):
+    """JSON as text. A caller's connection may have a converter for JSON columns, and hand out what it has read already."""
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Any:
+        return lambda value: json.loads(value) if isinstance(value, str | bytes) else value
+
+
+JsonDoc = (
+    JSON(none_as_null=True)
+    .with_variant(JSONB(none_as_null=True), "postgresql")
+    .with_variant(_SqliteJson(none_as_null=True), "sqlite")
+)
+
+
+def json_object(value: Any) -> Any:
+    """What is an object, an array or NULL in the database, also if the caller's connection hands out JSON as text."""
+    return json.loads(value) if isinstance(value, str | bytes) else value

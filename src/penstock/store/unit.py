@@ -8,8 +8,11 @@ at all.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeVar
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import DBAPIError
 
 from penstock.store.database import Database, Tx
 
@@ -34,3 +37,31 @@ class Borrowed(Database):
 
     def transact(self, work: Callable[[Tx], T], *, retry_disconnects: bool = False) -> T:
         return work(self._tx)
+
+
+@contextmanager
+def savepoint(tx: Tx) -> Iterator[None]:
+    """Do several statements or none of them. Only what was written in the block is undone if it raises."""
+    tx.conn.exec_driver_sql("SAVEPOINT penstock")
+    try:
+        yield
+    except BaseException:
+        with suppress(DBAPIError):  # if the connection is gone, so is all that was written
+            tx.conn.exec_driver_sql("ROLLBACK TO SAVEPOINT penstock")
+            tx.conn.exec_driver_sql("RELEASE SAVEPOINT penstock")
+        raise
+    tx.conn.exec_driver_sql("RELEASE SAVEPOINT penstock")
+
+
+@contextmanager
+def beside(db: Database) -> Iterator[Database]:
+    """The same database, for a transaction beside one that the caller has open. If the engine is the caller's, so is its pool:
+    every connection of it may be held by threads that wait here for one more. So this one is not taken from the pool."""
+    if db._owns_engine:
+        yield db
+        return
+    pool = db.engine.pool.recreate()
+    try:
+        yield Database(Engine(pool, db.engine.dialect, db.engine.url), db.clock, busy_timeout=db.busy_timeout)
+    finally:
+        pool.dispose()

@@ -3,6 +3,7 @@ if one is given. What one trigger cannot use is told on the event, and the other
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from penstock.core import check
+from penstock.core.caller import OWN, joins
 from penstock.core.cause import causing_job
 from penstock.core.errors import InvalidInput, NotFound, UnknownTenant
 from penstock.core.ids import new_id
@@ -17,11 +19,12 @@ from penstock.core.nouns import Definition, Tenant
 from penstock.core.payload import plain, require_object
 from penstock.core.reach import Event, Trigger
 from penstock.core.status import Source
-from penstock.queue.enqueue import write
+from penstock.queue.enqueue import TRIES
 from penstock.queue.ground import Ground
 from penstock.store import definitions, events, jobs, tenants, triggers
 from penstock.store.database import Tx
 from penstock.store.hot import NewJob
+from penstock.store.unit import savepoint
 from penstock.triggers import making
 from penstock.triggers.fields import event_name, patterns_for
 from penstock.triggers.making import Origin
@@ -63,7 +66,7 @@ class Events:
         name: str,
         context: Mapping[str, Any] | None = None,
         *,
-        connection: Any = None,
+        connection: Any = OWN,
         correlation_id: str | None = None,
         emitted_by: str | None = None,
         cause: Id | None = None,
@@ -83,9 +86,9 @@ class Events:
         def work(tx: Tx) -> Event:
             return self._emit(tx, event_id, name, given, correlation_id, emitted_by, because)
 
-        if connection is None:
+        if not joins(connection):
             return self.ground.db.transact(work)
-        with self.ground.db.joined(connection) as tx:
+        with self.ground.db.joined(connection) as tx, savepoint(tx):
             return work(tx)
 
     def get(self, id: Id) -> Event:
@@ -136,19 +139,58 @@ class Events:
 def _answer(ground: Ground, tx: Tx, emission: Emission, found: Sequence[Trigger]) -> list[Outcome]:
     """What each trigger makes of it. The jobs are written together."""
     outcomes: list[Outcome] = []
-    made: dict[UUID, tuple[Outcome, NewJob]] = {}
+    made: dict[UUID, tuple[Outcome, Trigger, NewJob]] = {}
     known = definitions.by_ids(tx, {trigger.definition_id for trigger in found}) if found else {}
     for trigger in found:
         outcome, job = _decide(tx, emission, trigger, known[trigger.definition_id])
         outcomes.append(outcome)
         if job is not None:
-            made[job.id] = outcome, job
-    written = write(ground, tx, [job for _, job in made.values()]) if made else {}
-    for job_id, (outcome, _) in made.items():
-        if job_id not in written:
-            del outcome["job_id"]
-            outcome |= {"outcome": "error", "reason": "its definition was changed or archived at this very moment"}
+            made[job.id] = outcome, trigger, job
+    for _ in range(TRIES):
+        written = jobs.insert(tx, [job for _, _, job in made.values()]) if made else {}
+        made = {job_id: each for job_id, each in made.items() if job_id not in written}
+        if not made:
+            return outcomes
+        made = _decided_again(tx, emission, made)
+    for outcome, _, _ in made.values():
+        _fail(outcome, "its definition kept changing while the job was being written")
     return outcomes
+
+
+def _decided_again(
+    tx: Tx, emission: Emission, made: Mapping[UUID, tuple[Outcome, Trigger, NewJob]]
+) -> dict[UUID, tuple[Outcome, Trigger, NewJob]]:
+    """The jobs whose definitions changed before they were written, under the same ids, as the definitions are now."""
+    known = definitions.by_ids(tx, {trigger.definition_id for _, trigger, _ in made.values()})
+    again = {}
+    for job_id, (outcome, trigger, _) in made.items():
+        definition = known[trigger.definition_id]
+        if not definition.is_active:
+            _fail(outcome, f"The definition {definition.key!r} is archived.")
+            continue
+        try:
+            job = _job_of(emission, trigger, definition)
+        except InvalidInput as error:
+            _fail(outcome, str(error)[:2000])
+            continue
+        again[job_id] = outcome, trigger, job._replace(id=job_id)
+    return again
+
+
+def _fail(outcome: Outcome, reason: str) -> None:
+    outcome.pop("job_id", None)
+    outcome |= {"outcome": "error", "reason": reason}
+
+
+def _job_of(emission: Emission, trigger: Trigger, definition: Definition) -> NewJob:
+    context = making.event_context(
+        trigger, emission.tenant.slug, emission.id, emission.name, emission.context, emission.moment
+    )
+    params = making.rendered(trigger, definition, context)
+    origin = Origin(
+        Source.EVENT, str(emission.id), correlation_id=emission.correlation_id, created_by=emission.emitted_by
+    )
+    return making.new_job(trigger, definition, params, origin)
 
 
 def _decide(tx: Tx, emission: Emission, trigger: Trigger, definition: Definition) -> tuple[Outcome, NewJob | None]:
@@ -163,20 +205,13 @@ def _decide(tx: Tx, emission: Emission, trigger: Trigger, definition: Definition
         return told("error", reason=reason), None
     if emission.depth >= MAX_DEPTH:
         return told("skipped", reason=f"loop guard: events and jobs caused one another {emission.depth} times"), None
-    context = making.event_context(
-        trigger, emission.tenant.slug, emission.id, emission.name, emission.context, emission.moment
-    )
     try:
-        params = making.rendered(trigger, definition, context)
+        job = _job_of(emission, trigger, definition)
     except InvalidInput as error:
         return told("error", reason=str(error)[:2000]), None
-    origin = Origin(
-        Source.EVENT, str(emission.id), correlation_id=emission.correlation_id, created_by=emission.emitted_by
-    )
-    job = making.new_job(trigger, definition, params, origin)
     if trigger.dedupe_window_seconds:
         window = trigger.dedupe_window_seconds
-        earlier = events.claim_fire(tx, trigger.id, making.fingerprint(params), job.id, window)
+        earlier = events.claim_fire(tx, trigger.id, making.fingerprint(json.loads(job.params)), job.id, window)
         if earlier is not None:
             return told("deduped", job_id=str(earlier), reason=f"the same params fired within {window} s"), None
     return told("fired", job_id=str(job.id)), job

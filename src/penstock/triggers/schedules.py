@@ -18,7 +18,6 @@ from penstock.core.payload import require_object
 from penstock.core.reach import TickRecord, Trigger
 from penstock.core.status import Source
 from penstock.core.template import render
-from penstock.queue.enqueue import write
 from penstock.queue.ground import Ground
 from penstock.store import definitions, events, jobs, tenants, ticks, triggers
 from penstock.store.database import Tx
@@ -331,7 +330,7 @@ class Triggers:
         job = making.new_job(
             trigger, definition, merged, making.Origin(Source.MANUAL, f"trigger:{trigger.id}", created_by=created_by)
         )
-        if job.id not in write(self.ground, tx, [job]):
+        if job.id not in jobs.insert(tx, [job]):
             raise Conflict(f"The definition {definition.key!r} changed while the job was being written. Try again.")
         made = jobs.get(tx, self.tenant_id, job.id)
         assert made is not None

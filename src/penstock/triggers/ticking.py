@@ -18,9 +18,8 @@ from penstock.core.reach import Trigger
 from penstock.core.schedule import Decision, Facts, Plan, Tick, decide
 from penstock.core.status import Source
 from penstock.queue.cancel import cancel_in
-from penstock.queue.enqueue import write
 from penstock.queue.ground import Ground
-from penstock.store import definitions, events, ticks, triggers
+from penstock.store import definitions, events, jobs, ticks, triggers
 from penstock.store.database import Tx
 from penstock.store.hot import NewJob
 from penstock.store.ticks import NewTick
@@ -141,8 +140,8 @@ def _write(ground: Ground, tx: Tx, harvest: Harvest) -> int:
     new = ticks.add(tx, harvest.ticks) if harvest.ticks else set()
     for trigger in harvest.to_cancel:
         _cancel_active(ground, tx, trigger)
-    jobs = [job for key, job in harvest.jobs.items() if key in new]
-    if jobs and len(write(ground, tx, jobs)) != len(jobs):
+    due = [job for key, job in harvest.jobs.items() if key in new]
+    if due and len(jobs.insert(tx, due)) != len(due):
         raise Moved("A definition changed while its schedules were being decided; nothing was written.")
     triggers.advance(tx, harvest.moves)
     for reason, ids in harvest.disabled.items():

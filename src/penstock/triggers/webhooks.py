@@ -20,7 +20,6 @@ from penstock.core.payload import plain
 from penstock.core.reach import Delivery, Webhook
 from penstock.core.status import RetryMode, Source
 from penstock.core.webhook import DELIVERY_KEY, Attempt, Egress, Endpoint, new_secret
-from penstock.queue.enqueue import write
 from penstock.queue.ground import Ended, Ground
 from penstock.store import groups, jobs, webhooks
 from penstock.store.database import Tx
@@ -127,7 +126,7 @@ class Webhooks:
         def work(tx: Tx) -> Job:
             found = _known(webhooks.get(tx, self.tenant_id, webhook_id), id)
             job = _delivery(found, TEST_TYPE, None, tx.time(), {"webhook_id": str(found.id)})
-            write(self.ground, tx, [job])
+            jobs.insert(tx, [job])
             made = jobs.get(tx, self.tenant_id, job.id)
             assert made is not None
             return made
@@ -176,7 +175,7 @@ def outbox(ground: Ground, tx: Tx, ended: Sequence[Ended]) -> None:
         if each.group_ended and each.group_id is not None:
             new += _group_deliveries(tx, hooks, each.tenant_id, each.group_id, now)
     if new:
-        write(ground, tx, new)
+        jobs.insert(tx, new)
 
 
 def _group_deliveries(

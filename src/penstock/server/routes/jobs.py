@@ -40,7 +40,6 @@ def create_job(call: Caller, body: wire.NewJob, response: Response) -> wire.Job:
         dedupe_key=body.dedupe_key, correlation_id=body.correlation_id, created_by=call.principal.actor,
         source_ref=call.request_id, trace=call.trace,
     ).checked()  # fmt: skip
-    _check_queue(call, body.queue)
     prepared: list[NewJob] = []
 
     def work(unit: Unit) -> wire.Job:
@@ -59,16 +58,6 @@ def create_job(call: Caller, body: wire.NewJob, response: Response) -> wire.Job:
         return wire.Job.of(job)
 
     return call.change(work, status=201, retry_disconnects=True)
-
-
-def _check_queue(call: Call, name: str | None) -> None:
-    """Queues are made by definitions, not by callers: else one tenant could fill everyone's list."""
-    if name is None or name in call.ground.known_queues:
-        return
-    known = call.penstock.queues.list()
-    call.ground.known_queues |= set(known)
-    if name not in known:
-        raise InvalidInput(f"There is no queue {name!r}. Leave it out to use the definition's.")
 
 
 @routes.get("/jobs", Need.VIEW, response_model=wire.JobPage)

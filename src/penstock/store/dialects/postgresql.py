@@ -100,15 +100,25 @@ class PostgresDialect:
         return any(base.__module__.startswith("psycopg") and base.__name__ == "Connection" for base in kind.__mro__)
 
     @contextmanager
-    def plain_rows(self, given: Any) -> Iterator[None]:
-        from psycopg.rows import tuple_row
+    def plain(self, given: Any) -> Iterator[Any]:
+        from penstock.store.dialects.plain import Plain
 
-        before = given.row_factory
-        given.row_factory = tuple_row
+        yield Plain(given)
+
+    @contextmanager
+    def in_transaction(self, conn: Connection) -> Iterator[None]:
+        driver: Any = conn.connection.dbapi_connection
+        if not getattr(driver, "autocommit", False) or not _is_idle(driver):
+            yield
+            return
+        conn.exec_driver_sql("BEGIN")
         try:
             yield
-        finally:
-            given.row_factory = before
+        except BaseException:
+            if not driver.closed:
+                conn.exec_driver_sql("ROLLBACK")
+            raise
+        conn.exec_driver_sql("COMMIT")
 
     def machine_time(self) -> datetime | None:
         return None
@@ -137,7 +147,7 @@ class PostgresDialect:
         else:
             rows = dumps([_new_row(job, number) for number, job in enumerate(new)])
             found = _run(conn, _INSERT, moment, {"rows": rows})
-        return [Written(row[0], row[1], row[2], row[3].astimezone(UTC), row[4].astimezone(UTC)) for row in found]
+        return [Written(_id(row[0]), row[1], row[2], _moment(row[3]), _moment(row[4])) for row in found]
 
     def insert_alike(self, conn: Connection, moment: datetime | None, many: Alike) -> int:
         # The params are JSON already: together they are an array as they stand.
@@ -215,6 +225,22 @@ class PostgresDialect:
     def wake(self, conn: Connection, queues: Sequence[str]) -> None:
         for queue in sorted(set(queues)):
             conn.execute(_WAKE, {"queue": queue[:1000]})
+
+
+def _id(value: Any) -> UUID:
+    """A guest's connection may have other loaders than ours, and hand out text."""
+    return value if isinstance(value, UUID) else UUID(str(value))
+
+
+def _moment(value: Any) -> datetime:
+    moment: datetime = datetime.fromisoformat(value) if isinstance(value, str) else value
+    return moment.astimezone(UTC)
+
+
+def _is_idle(driver: Any) -> bool:
+    """Whether psycopg's connection is outside a transaction. Another driver's is taken to be inside one."""
+    status = getattr(getattr(driver, "info", None), "transaction_status", None)
+    return status is not None and int(status) == 0
 
 
 def _reset(connection: Any, _record: Any, _state: Any) -> None:

@@ -82,13 +82,32 @@ class SqliteDialect:
         return isinstance(given, sqlite3.Connection)
 
     @contextmanager
-    def plain_rows(self, given: Any) -> Iterator[None]:
-        before = given.row_factory
-        given.row_factory = None
+    def plain(self, given: Any) -> Iterator[Any]:
+        before = given.text_factory
+        given.text_factory = str  # there is none of a cursor's own
+        try:
+            yield _Plain(given)
+        finally:
+            given.text_factory = before
+
+    @contextmanager
+    def in_transaction(self, conn: Connection) -> Iterator[None]:
+        driver: Any = conn.connection.driver_connection
+        if driver.in_transaction:
+            yield
+            return
+        autocommit = driver.isolation_level is None or getattr(driver, "autocommit", None) is True
+        # The driver would begin at the first INSERT, too late for what is read before; and a savepoint that nothing
+        # surrounds is a transaction of its own, which ends with it.
+        conn.exec_driver_sql("BEGIN IMMEDIATE")
         try:
             yield
-        finally:
-            given.row_factory = before
+        except BaseException:
+            if autocommit and driver.in_transaction:
+                conn.exec_driver_sql("ROLLBACK")
+            raise
+        if autocommit:
+            conn.exec_driver_sql("COMMIT")
 
     def machine_time(self) -> datetime | None:
         return _clock.now()
@@ -278,6 +297,21 @@ class SqliteDialect:
 
     def wake(self, conn: Connection, queues: Sequence[str]) -> None:
         """Nothing to do: workers watch `PRAGMA data_version`."""
+
+
+class _Plain:
+    """A caller's connection whose cursors give plain tuples."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def cursor(self, *_args: Any) -> sqlite3.Cursor:
+        cursor = sqlite3.Cursor(self._connection)
+        cursor.row_factory = None
+        return cursor
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
 
 
 def _run(conn: Connection, sql: str, params: Mapping[str, Any]) -> Sequence[Any]:
