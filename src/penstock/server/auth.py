@@ -99,7 +99,7 @@ class Gate:
             if scheme.lower() != "bearer" or not token or len(token) > MAX_TOKEN:
                 raise _unauthenticated("Send the token as: Authorization: Bearer <token>")
             return await self._by("token", token, request), False
-        cookie = request.cookies.get(SECURE_COOKIE) or request.cookies.get(COOKIE)
+        cookie = request.cookies.get(cookie_name(request))
         if cookie and len(cookie) <= MAX_TOKEN:
             return await self._by("session", cookie, request), True
         raise _unauthenticated("A token is needed. Send it as: Authorization: Bearer <token>")
@@ -229,7 +229,12 @@ def is_loopback(request: Request) -> bool:
         return False
 
 
+def cookie_name(request: Request) -> str:
+    """Return the name of the session's cookie. Under TLS it is one that no other host of the site can set."""
+    return SECURE_COOKIE if request.url.scheme == "https" else COOKIE
+
+
 def csrf_of(request: Request) -> str | None:
     """The CSRF token of the session that the request carries."""
-    cookie = request.cookies.get(SECURE_COOKIE) or request.cookies.get(COOKIE)
+    cookie = request.cookies.get(cookie_name(request))
     return csrf_token(cookie) if cookie else None

@@ -30,6 +30,7 @@ SAFE_HEADERS = [
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
     (b"content-security-policy", PAGE_POLICY.encode()),
 ]
+TLS_HEADERS = [(b"strict-transport-security", b"max-age=31536000")]
 
 
 class Edge:
@@ -48,6 +49,7 @@ class Edge:
         request_id = given.decode() if _REQUEST_ID.fullmatch(given) else uuid4().hex
         scope.setdefault("state", {})["request_id"] = request_id
         started = False
+        safe_headers = SAFE_HEADERS + TLS_HEADERS if scope.get("scheme") == "https" else SAFE_HEADERS
 
         async def send_safely(message: Message) -> None:
             nonlocal started
@@ -57,7 +59,7 @@ class Edge:
                 message["headers"] = [
                     *message["headers"],
                     (b"x-request-id", request_id.encode()),
-                    *(pair for pair in SAFE_HEADERS if pair[0] not in present),
+                    *(pair for pair in safe_headers if pair[0] not in present),
                 ]
                 if b"cache-control" not in present:
                     message["headers"].append((b"cache-control", b"no-store"))
@@ -94,13 +96,14 @@ class Edge:
     def _bounded(self, receive: Receive) -> Receive:
         seen = 0
         whole = False
+        deadline = asyncio.get_running_loop().time() + self.settings.body_timeout
 
         async def bounded() -> Message:
             nonlocal seen, whole
             if whole:
                 return await receive()  # waits for the disconnect, as long as the answer takes
             try:
-                async with asyncio.timeout(self.settings.body_timeout):
+                async with asyncio.timeout_at(deadline):  # for the whole body, not for each piece
                     message = await receive()
             except TimeoutError:
                 raise Problem(408, "too_slow", "The body did not arrive in time.") from None

@@ -11,7 +11,7 @@ from penstock.core.access import Need, Principal, Role, csrf_token, digest, is_w
 from penstock.core.errors import InvalidInput, NotFound
 from penstock.core.wire import access as wire
 from penstock.core.wire.base import Name
-from penstock.server.auth import COOKIE, SECURE_COOKIE, Gate, csrf_of, same_origin
+from penstock.server.auth import SECURE_COOKIE, Gate, cookie_name, csrf_of, same_origin
 from penstock.server.calls import Call, Unit
 from penstock.server.problems import Problem
 from penstock.server.queries import Cursored, Paged, cursor_of, from_cursor
@@ -50,11 +50,10 @@ def sign_in(request: Request, body: wire.SignIn, response: Response) -> wire.Ses
     principal = ground.db.transact(work)
     if principal is None:
         raise gate.refuse(request)
-    secure = request.url.scheme == "https"
+    name = cookie_name(request)
     response.set_cookie(
-        SECURE_COOKIE if secure else COOKIE, secret, max_age=int(seconds), path="/", httponly=True, samesite="strict",
-        secure=secure,
-    )  # fmt: skip
+        name, secret, max_age=int(seconds), path="/", httponly=True, samesite="strict", secure=name == SECURE_COOKIE
+    )
     return _session(gate, principal, principal.tenant_slug or "default", csrf)
 
 
@@ -80,12 +79,12 @@ def _session(gate: Gate, principal: Principal, slug: str, csrf: str | None) -> w
 def sign_out(request: Request, response: Response) -> None:
     """Close the session of the cookie, if there is one."""
     gate: Gate = request.app.state.gate
-    for name in (SECURE_COOKIE, COOKIE):
-        secret = request.cookies.get(name)
-        if secret and same_origin(request):
-            gate.penstock.db.transact(lambda tx, found=secret: sessions.close_session(tx, digest(found)))  # type: ignore[misc]
-            response.delete_cookie(name, path="/", httponly=True, samesite="strict", secure=name == SECURE_COOKIE)
-    gate.forget()
+    name = cookie_name(request)
+    secret = request.cookies.get(name)
+    if secret and same_origin(request):
+        gate.penstock.db.transact(lambda tx: sessions.close_session(tx, digest(secret)))
+        response.delete_cookie(name, path="/", httponly=True, samesite="strict", secure=name == SECURE_COOKIE)
+        gate.forget()
 
 
 def _create(call: Call, body: wire.NewToken, tenant_id: UUID | None) -> wire.CreatedToken:
