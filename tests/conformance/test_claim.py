@@ -10,6 +10,7 @@ import pytest
 from penstock import Claim, LeaseLost, ManualClock, Penstock, Succeeded
 from penstock.core.status import JobStatus, RunStatus
 from penstock.queue import claim as claiming
+from penstock.store import claims
 from tests.conformance.helpers import WORKER, claim, claim_one, claimed_numbers, everything, numbered
 
 
@@ -22,7 +23,7 @@ def test_a_claim_carries_everything_a_worker_needs(app: Penstock, clock: ManualC
         definition_id=job.definition_id, key="work", queue="default", params={"n": 1}, attempt_no=1, max_attempts=3,
         retry_mode=job.retry_mode, root_id=job.id, group_id=None, worker_id=WORKER, started_at=clock.now(),
         lease_expires_at=clock.now() + timedelta(seconds=app.config.lease_seconds), trace={"traceparent": "t"},
-        correlation_id="c",
+        correlation_id="c", timeout_seconds=3600,
     )  # fmt: skip
 
 
@@ -278,3 +279,16 @@ def test_params_arrive_as_they_were_given_however_long(app: Penstock) -> None:
     given = [{"n": 1}, {"text": odd}, {"long": odd * 200}, {}, {"longer": "x" * 500_000, odd: [odd, None, 1.5]}]
     app.enqueue_many("work", given)
     assert [claim.params for claim in app.queue.claim("w:1", 10)] == given
+
+
+def test_a_claim_carries_the_timeout_as_it_is_now(app: Penstock) -> None:
+    numbered(app, range(3))
+    app.define("work", timeout_seconds=50)
+    assert claim_one(app).timeout_seconds == 50
+    app.define("work", timeout_seconds=7)
+    first = claim_one(app)
+    assert first.timeout_seconds == 7
+    with app.db.read() as tx:
+        assert [each.timeout_seconds for each in claims.held(tx, [first.run_id])] == [7]
+    app.enqueue("nowhere-defined", {}, adhoc=True)
+    assert [each.timeout_seconds for each in claim(app, 5)] == [7, None]

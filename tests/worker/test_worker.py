@@ -170,3 +170,17 @@ def test_progress_is_kept_even_of_a_run_that_ends_at_once(app: Penstock) -> None
     with working(app):
         done = ended(app, count.enqueue())
     assert done.progress == {"done": 100, "total": 100, "message": "item 100"}
+
+
+def test_a_changed_timeout_applies_to_the_next_claim(app: Penstock) -> None:
+    @app.job(key="stuck", timeout=3600, max_attempts=1)
+    def stuck(ctx: Context, wait: bool) -> None:
+        while wait and not ctx.canceled():
+            time.sleep(0.01)
+
+    with working(app):
+        ended(app, stuck.enqueue(wait=False))  # the worker has seen the old timeout
+        app.define("stuck", timeout_seconds=1, max_attempts=1)
+        job = ended(app, app.enqueue("stuck", {"wait": True}))
+    (run,) = app.jobs.runs(job.id)
+    assert run.status is RunStatus.TIMEOUT

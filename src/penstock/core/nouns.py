@@ -144,6 +144,8 @@ class Claim(NamedTuple):
     lease_expires_at: datetime
     trace: Mapping[str, str] | None = None
     correlation_id: str | None = None
+    timeout_seconds: int | None = None
+    """What the definition said when the job was claimed; None for a job without a definition."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,15 +53,16 @@ def enter_and_claim(tx: Tx, rehearsed: Rehearsed) -> tuple[Gate, Taken]:
 def held(tx: Tx, run_ids: Sequence[UUID]) -> list[Claim]:
     """The claims of these runs, if they were made: for a caller whose COMMIT was not answered."""
     query = (
-        select(jobs, tenants.c.slug, runs.c.started_at.label("run_started"))
+        select(jobs, tenants.c.slug, runs.c.started_at.label("run_started"), definitions.c.timeout_seconds)
         .join(tenants, tenants.c.id == jobs.c.tenant_id)
+        .outerjoin(definitions, definitions.c.id == jobs.c.definition_id)
         .join(runs, and_(runs.c.job_id == jobs.c.id, runs.c.id == jobs.c.run_id))
         .where(jobs.c.run_id.in_(run_ids), in_status(JobStatus.RUNNING))
         .order_by(jobs.c.priority, jobs.c.position, jobs.c.queued_at, jobs.c.id)
     )
     names = (
         "run_id", "tenant_id", "definition_id", "queue", "params", "attempt_no", "max_attempts", "retry_mode", "root_id",
-        "group_id", "lease_expires_at", "trace", "correlation_id",
+        "group_id", "lease_expires_at", "trace", "correlation_id", "timeout_seconds",
     )  # fmt: skip
     return [
         rows.claim(

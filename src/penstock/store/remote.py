@@ -10,7 +10,7 @@ from sqlalchemy import select, update
 
 from penstock.store import workers
 from penstock.store.database import Tx
-from penstock.store.tables import definitions, jobs
+from penstock.store.tables import jobs
 from penstock.store.tables import workers as workers_table
 
 SEEN_SECONDS = 5
@@ -33,14 +33,6 @@ def held(tx: Tx, job_id: UUID) -> Held | None:
         )
     )
     return None if row is None else Held(*row)
-
-
-def timeouts(tx: Tx, ids: set[UUID]) -> dict[UUID, int]:
-    """How long a run of each definition may take."""
-    if not ids:
-        return {}
-    found = tx.rows(select(definitions.c.id, definitions.c.timeout_seconds).where(definitions.c.id.in_(ids)))
-    return {row.id: row.timeout_seconds for row in found}
 
 
 def seen(tx: Tx, worker_id: str) -> None:

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from queue import Empty, SimpleQueue
-from uuid import UUID
 
-from penstock.core.nouns import Claim
 from penstock.queue.ground import Ground
-from penstock.store import definitions
 from penstock.store.hot import Taken
 from penstock.worker.control import RunControl
 from penstock.worker.flight import Flight
 from penstock.worker.heartbeat import Heartbeater
 from penstock.worker.reporter import Reporter
 from penstock.worker.service import Service
-
-REMEMBER_DEFINITIONS_SECONDS = 10.0
 
 
 class Boarding(Service):
@@ -35,8 +29,6 @@ class Boarding(Service):
         self._beats = beats
         self._few = few
         self._handed: SimpleQueue[tuple[Taken, float]] = SimpleQueue()
-        self._timeouts: dict[UUID | None, float] = {}
-        self._timeouts_until = 0.0
 
     def take(self, taken: Taken, asked_at: float) -> None:
         """Claims that were asked for at `asked_at`; they board in the order in which they were claimed. Only one thread may
@@ -65,27 +57,11 @@ class Boarding(Service):
         controls: list[RunControl] = []
         try:
             claims = taken.claims()
-            timeouts = self._timeouts_of(claims)
-            default = float(self._ground.config.default_timeout_seconds)
+            default = self._ground.config.default_timeout_seconds
             ground, touched, beat = self._job_ground, self._reporter.touched, self._beats.beat
             controls = [
-                RunControl(each, timeouts.get(each.definition_id, default), ground, asked_at, touched, beat)
+                RunControl(each, float(each.timeout_seconds or default), ground, asked_at, touched, beat)
                 for each in claims
             ]
         finally:
             self._flight.board(controls, instead_of=taken.number)
-
-    def _timeouts_of(self, taken: list[Claim]) -> dict[UUID | None, float]:
-        if time.monotonic() >= self._timeouts_until:
-            self._timeouts = {}
-            self._timeouts_until = time.monotonic() + REMEMBER_DEFINITIONS_SECONDS
-        known = self._timeouts
-        unknown = {each.definition_id for each in taken if each.definition_id not in known and each.definition_id}
-        if unknown:
-            try:
-                with self._ground.db.read() as tx:
-                    found = definitions.by_ids(tx, unknown)
-                known.update({id: float(each.timeout_seconds) for id, each in found.items()})
-            except Exception as error:  # they were claimed, so they run; the default bounds them
-                self.log.warning("timeouts_unknown", error=str(error))
-        return known

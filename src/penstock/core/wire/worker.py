@@ -55,13 +55,13 @@ class Claim(Answer):
     correlation_id: str | None
 
     @classmethod
-    def of(cls, claim: ClaimNoun, timeout_seconds: int) -> Claim:
+    def of(cls, claim: ClaimNoun, default_timeout: int) -> Claim:
         same = set(cls.model_fields) - {"definition_key", "payload", "timeout_seconds", "retry_mode", "trace"}
         return cls(
             **{name: getattr(claim, name) for name in same},
             definition_key=claim.key,
             payload=dict(claim.params),
-            timeout_seconds=timeout_seconds,
+            timeout_seconds=default_timeout if claim.timeout_seconds is None else claim.timeout_seconds,
             retry_mode=claim.retry_mode.value,
             trace=None if claim.trace is None else dict(claim.trace),
         )

@@ -36,15 +36,8 @@ def claim_jobs(call: Caller, body: wire.ClaimRequest) -> wire.Claims:
         if taken or time.monotonic() >= deadline:
             break
         time.sleep(min(POLL, max(0.0, deadline - time.monotonic())))
-    with call.read() as tx:
-        limits = remote.timeouts(tx, {each.definition_id for each in taken if each.definition_id})
     default = call.ground.config.default_timeout_seconds
-    return wire.Claims(
-        items=[
-            wire.Claim.of(each, limits.get(each.definition_id, default) if each.definition_id else default)
-            for each in taken
-        ]
-    )
+    return wire.Claims(items=[wire.Claim.of(each, default) for each in taken])
 
 
 def _queues(call: Call, wanted: list[str] | None) -> list[str] | None:

@@ -340,7 +340,7 @@ def _claims_in(answer: Any, request: ClaimRequest) -> list[Claim]:
     texts, numbers, moments = wire.Texts(), wire.Integers(), wire.Moments()
     columns = (
         ids, ids, ids, texts, ids, texts, texts, texts, numbers, numbers, texts, ids,
-        ids, texts, texts, moments, moments,
+        ids, texts, texts, moments, moments, numbers,
     )  # fmt: skip
     return [_claimed(row, request.worker) for row in wire.decoded(answer, columns)]
 
@@ -348,12 +348,12 @@ def _claims_in(answer: Any, request: ClaimRequest) -> list[Claim]:
 def _claimed(row: Any, worker: str) -> Claim:
     (
         job_id, run_id, tenant_id, slug, definition_id, key, queue, params, attempt_no, max_attempts, retry_mode, root_id,
-        group_id, trace, correlation_id, lease_expires_at, started_at,
+        group_id, trace, correlation_id, lease_expires_at, started_at, timeout_seconds,
     ) = row  # fmt: skip
     return Claim(
         job_id, run_id, tenant_id, slug, definition_id, key, queue, {} if params == "{}" else json.loads(params),
         attempt_no, max_attempts, RETRY_MODES[retry_mode], root_id, group_id, worker, started_at, lease_expires_at,
-        json.loads(trace) if trace else None, correlation_id,
+        json.loads(trace) if trace else None, correlation_id, timeout_seconds,
     )  # fmt: skip
 
 
@@ -485,11 +485,12 @@ WITH c AS MATERIALIZED (
   SELECT id, attempt_no, run_id, tenant_id, 'running', :worker, CAST(:pid AS integer), definition_id, greatest({now}, queued_at)
   FROM u
 )
-SELECT u.id AS job_id, run_id, tenant_id, t.slug AS tenant_slug, definition_id, definition_key AS key, queue,
-  CAST(params AS text), attempt_no, max_attempts, retry_mode, root_id, group_id, CAST(trace AS text), correlation_id, lease_expires_at,
-  greatest({now}, queued_at) AS started_at
-FROM u JOIN penstock_tenants t ON t.id = u.tenant_id
-ORDER BY priority, position, queued_at, u.id
+SELECT u.id AS job_id, u.run_id, u.tenant_id, t.slug AS tenant_slug, u.definition_id, u.definition_key AS key, u.queue,
+  CAST(u.params AS text), u.attempt_no, u.max_attempts, u.retry_mode, u.root_id, u.group_id, CAST(u.trace AS text), u.correlation_id,
+  u.lease_expires_at,
+  greatest({now}, u.queued_at) AS started_at, d.timeout_seconds
+FROM u JOIN penstock_tenants t ON t.id = u.tenant_id LEFT JOIN penstock_definitions d ON d.id = u.definition_id
+ORDER BY u.priority, u.position, u.queued_at, u.id
 """
 
 _FIRST_RARE = NewJob._fields.index("source_ref")

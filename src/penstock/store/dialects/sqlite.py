@@ -509,14 +509,14 @@ def _claims_in(rows: str, long: Mapping[str, str], request: ClaimRequest, lease_
 def _claimed(row: Any, run_id: UUID, long: Mapping[str, str], lease_expires_at: datetime, worker: str) -> Claim:
     (
         id_, tenant_id, slug, definition_id, key, queue, params, attempt_no, max_attempts, retry_mode, root_id, group_id, trace,
-        correlation_id, started,
+        correlation_id, started, timeout_seconds,
     ) = row  # fmt: skip
     job_id = id_from(id_)
     return Claim(
         job_id, run_id, _uuid(tenant_id), slug, _uuid(definition_id) if definition_id else None, key, queue,
         {} if params == "{}" else json.loads(params or long[id_]), attempt_no, max_attempts, RETRY_MODES[retry_mode],
         job_id if root_id == id_ else id_from(root_id), UUID(group_id) if group_id else None, worker, _moment(started),
-        lease_expires_at, json.loads(trace) if trace else None, correlation_id,
+        lease_expires_at, json.loads(trace) if trace else None, correlation_id, timeout_seconds,
     )  # fmt: skip
 
 
@@ -544,6 +544,7 @@ def _find(queues: int, keys: bool, tenant: bool, heed_reservations: bool) -> str
     return (
         f"SELECT json_group_array(f.number), json_group_array(json_array({_CLAIMED})), sum(NOT {_SHORT}) FROM ({first}) AS f"
         " CROSS JOIN penstock_jobs j ON j.rowid = f.number CROSS JOIN penstock_tenants t ON t.id = j.tenant_id"
+        " LEFT JOIN penstock_definitions d ON d.id = j.definition_id"
     )
 
 
@@ -555,7 +556,8 @@ _LONG_PARAMS = (
 )
 _CLAIMED = (
     f"j.id, j.tenant_id, t.slug, j.definition_id, j.definition_key, j.queue, CASE WHEN {_SHORT} THEN j.params END,"
-    " j.attempt_no + 1, j.max_attempts, j.retry_mode, j.root_id, j.group_id, j.trace, j.correlation_id, max(:now, j.queued_at)"
+    " j.attempt_no + 1, j.max_attempts, j.retry_mode, j.root_id, j.group_id, j.trace, j.correlation_id, max(:now, j.queued_at),"
+    " d.timeout_seconds"
 )
 _COLUMNS = (
     "id, tenant_id, definition_id, definition_key, queue, claimable, waits_for, priority, position, params, source,"
