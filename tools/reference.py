@@ -23,8 +23,8 @@ from penstock.cli._root import app as cli
 from penstock.core.config import Config
 from penstock.core.explain import EXPLANATIONS
 from penstock.core.message import GROUP_TYPES, JOB_TYPES, TEST_TYPE
-from penstock.server import metrics
 from penstock.server.openapi import document
+from penstock.server.series import SERIES
 from penstock.server.settings import PREFIX, Settings
 
 ROOT = Path(__file__).parent.parent / "docs" / "reference"
@@ -135,11 +135,20 @@ def events() -> str:
 
 
 def metric_names() -> str:
-    source = inspect.getsource(metrics)
-    found = dict.fromkeys(re.findall(r'"(penstock_\w+)"', source))
-    helps = dict(re.findall(r'"(penstock_\w+)",\s*"([^"]+)"', source))
-    head = ["# Metrics\n", "At `/metrics`, in Prometheus' text format.\n", "| metric | what it is |", "| --- | --- |"]
-    return "\n".join([*head, *(f"| `{name}` | {_cell(helps.get(name, ''))} |" for name in sorted(found)), ""])
+    head = [
+        "# Metrics\n",
+        "At `/metrics`, in Prometheus' text format. A super admin sees every tenant, everyone else their own alone.\n",
+        "The number of series is bounded: `PENSTOCK_METRICS_TENANTS` tenants have a label of their own, and of each tenant "
+        "`PENSTOCK_METRICS_SERIES` pairs of `queue` and `definition_key`; what is beyond is summed as `other`. Counters count "
+        "from the start of the service's process.\n",
+        "| metric | kind | labels | what it is |",
+        "| --- | --- | --- | --- |",
+    ]
+    rows = [
+        f"| `{each.name}` | {each.kind} | {', '.join(f'`{label}`' for label in each.labels)} | {_cell(each.help)} |"
+        for each in sorted(SERIES.values())
+    ]
+    return "\n".join([*head, *rows, ""])
 
 
 def errors() -> str:

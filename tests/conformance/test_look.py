@@ -194,3 +194,34 @@ def test_walls_answers_do_not_depend_on_the_neighbour(app: Penstock, clock: Manu
         return [numbers(me.jobs.list()), me.jobs.summary(), [str(job.status) for job in me.jobs.list()]]
 
     assert story(app, True) == story(app, False)
+
+
+def test_the_oldest_waits_since_it_could_run(app: Penstock, clock: ManualClock) -> None:
+    """No worker is alive: nothing that is due has been given its place."""
+
+    def oldest(tenant: str = "default") -> float | None:
+        return app.as_tenant(tenant).jobs.summary().oldest_queued_seconds
+
+    app.tenants.create("acme")
+    app.enqueue("work", delay=60)
+    assert oldest() is None
+    clock.advance(59)
+    assert oldest() is None
+    clock.advance(31)
+    assert (oldest(), oldest("acme")) == (30, None)
+    taken = claim_one(app)
+    assert oldest() is None
+    app.queue.finish(taken, Failed("no", delay=100))
+    clock.advance(100)
+    app.enqueue("work", tenant="acme")
+    clock.advance(5)
+    assert (oldest(), oldest("acme")) == (5, 5)  # the retry counts from when it was due, not from when it was enqueued
+
+
+def test_a_job_that_was_moved_to_the_top_does_not_hide_the_oldest(app: Penstock, clock: ManualClock) -> None:
+    app.enqueue("work")
+    app.enqueue("work", priority=500)
+    clock.advance(60)
+    newest = app.enqueue("work")
+    app.jobs.move(newest.id, to="top")
+    assert app.jobs.summary().oldest_queued_seconds == 60

@@ -17,6 +17,7 @@ from penstock import Failed, Penstock, Succeeded
 from penstock.core.nouns import Claim
 from penstock.queue.claim import claim as claim_next
 from penstock.queue.record import finish_many
+from penstock.store import waiting
 from penstock.store.database import Database
 from penstock.store.dialects import postgresql
 from penstock.store.dialects.base import Bare
@@ -258,6 +259,21 @@ def test_looking(app: Penstock, statistics: str) -> None:
 
 def test_summary(app: Penstock, statistics: str) -> None:
     for statement, plan in plans_of(app, lambda: app.jobs.summary(cap=1000)):
+        assert not re.search(r"Seq Scan on penstock_jobs|SCAN penstock_jobs(?! USING)", plan), f"{statement}\n\n{plan}"
+
+
+def test_how_long_and_how_much_waits(app: Penstock, statistics: str) -> None:
+    tenant_id = app.jobs.tenant_id
+
+    def look() -> None:
+        with app.db.read() as tx:
+            waiting.oldest_ready_at(tx, tenant_id)
+            waiting.depths(tx, [tenant_id])
+            waiting.running(tx)
+
+    plans = plans_of(app, look)
+    assert len(plans) >= 5
+    for statement, plan in plans:
         assert not re.search(r"Seq Scan on penstock_jobs|SCAN penstock_jobs(?! USING)", plan), f"{statement}\n\n{plan}"
 
 

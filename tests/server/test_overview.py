@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from penstock import Failed, Fatal, Succeeded
+from penstock import Canceled, Failed, Fatal, Snoozed, Succeeded
 from penstock.queue import claim
+from penstock.server.metrics import Metrics
+from penstock.server.series import SERIES
 from tests.server.support import World
 
 
@@ -51,27 +55,115 @@ def test_metrics_tell_depth_rates_and_latency_by_tenant(world: World) -> None:
     run(world, "bolt", [Succeeded()])
     world.penstock.as_tenant("acme").enqueue("echo")
 
-    def scrape(client: Any) -> dict[tuple[str, ...], float]:
-        text = client.get("/metrics").text
-        return {
-            (sample.name, *(f"{k}={v}" for k, v in sorted(sample.labels.items()))): sample.value
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
-        }
-
     found = scrape(admin)
-    assert found["penstock_jobs", "status=queued", "tenant=acme"] == 1
-    assert found["penstock_jobs", "status=dead_letter", "tenant=acme"] == 1
-    assert found["penstock_runs_total", "outcome=succeeded", "tenant=bolt"] == 1
+    echo = ("definition_key=echo", "queue=default")
+    assert found["penstock_jobs", *echo, "status=queued", "tenant=acme"] == 1
+    assert found["penstock_jobs", "definition_key=", "queue=", "status=dead_letter", "tenant=acme"] == 1
+    assert found["penstock_jobs", "definition_key=", "queue=", "status=queued", "tenant=bolt"] == 0
+    assert found["penstock_ready_jobs", *echo, "tenant=acme"] == 1
+    assert found["penstock_runs_total", "definition_key=echo", "outcome=succeeded", "queue=default", "tenant=bolt"] == 1
     assert found["penstock_run_duration_seconds_count", "tenant=acme"] == 2
     assert found["penstock_queue_latency_seconds_count", "tenant=acme"] == 2
     assert found["penstock_enqueued_per_second", "tenant=acme"] == 3 / 300
     assert ("penstock_queue_latency_recent_seconds", "quantile=0.95", "tenant=acme") in found
-    assert found["penstock_oldest_queued_seconds", "tenant=acme"] >= 0
+    assert found["penstock_oldest_queued_seconds", *echo, "tenant=acme"] >= 0
     mine = scrape(world.client("viewer", "bolt"))
     assert {label for name in mine for label in name if label.startswith("tenant=")} == {"tenant=bolt"}
     assert "penstock_workers" not in {name[0] for name in mine}
-    assert scrape(admin)["penstock_runs_total", "outcome=succeeded", "tenant=bolt"] == 1
+    again = scrape(admin)
+    assert again["penstock_runs_total", "definition_key=echo", "outcome=succeeded", "queue=default", "tenant=bolt"] == 1
+
+
+def scrape(client: Any) -> dict[tuple[str, ...], float]:
+    """Every sample, by its name and its labels."""
+    return {
+        (sample.name, *(f"{k}={v}" for k, v in sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(client.get("/metrics").text)
+        for sample in family.samples
+    }
+
+
+def test_retries_and_dead_letters_are_counters_that_prune_leaves_alone(world: World) -> None:
+    admin, acme = world.client(), world.penstock.as_tenant("acme")
+    admin.get("/metrics")
+    world.penstock.define("shaky", max_attempts=2)
+    world.penstock.define("chained", max_attempts=2, retry_mode="chain")
+    acme.enqueue("shaky", queue="side")
+    acme.enqueue("chained")
+    for _ in range(2):
+        for each in claim.claim(world.penstock.ground, "w", 10, tenant_id=acme.jobs.tenant_id):
+            world.penstock.queue.finish(each, Failed("no", delay=0))
+    acme.enqueue("shaky")
+    for outcome in (Snoozed(0), Canceled("shutdown", by_shutdown=True)):  # neither is a retry
+        [each] = claim.claim(world.penstock.ground, "w", 10, tenant_id=acme.jobs.tenant_id)
+        world.penstock.queue.finish(each, outcome)
+    for _ in range(2):
+        found = scrape(admin)
+        for name in ("penstock_retries_total", "penstock_dead_letters_total"):
+            assert found[name, "definition_key=shaky", "queue=side", "tenant=acme"] == 1
+            assert found[name, "definition_key=chained", "queue=default", "tenant=acme"] == 1
+            assert found[name, "definition_key=shaky", "queue=default", "tenant=acme"] == 0
+        world.penstock.prune(older_than=timedelta(0), statuses=["dead_letter"])
+    line = world.client("viewer").get("/api/v1/stats/timeline", params={"minutes": 10}).json()
+    assert sum(point["failed"] for point in line["items"]) == 4
+    assert world.penstock.doctor().clean
+
+
+def test_a_due_job_is_waiting_although_no_worker_is_alive(world: World) -> None:
+    acme = world.penstock.as_tenant("acme")
+    soon = acme.enqueue("echo", scheduled_for=datetime.now(UTC) - timedelta(hours=1), queue="side")
+    acme.enqueue("echo", delay=3600)
+    [tried] = claim.claim(world.penstock.ground, "w", 1, tenant_id=acme.jobs.tenant_id)
+    assert tried.job_id == soon.id
+    world.penstock.queue.finish(tried, Failed("no", delay=0.05))
+    assert acme.jobs.get(soon.id).waits_for == "time"
+    seconds = 0.0
+    while seconds <= 0:  # until it is due; nobody claims
+        seconds = acme.jobs.summary().oldest_queued_seconds or 0.0
+    labels = ("definition_key=echo", "queue=side", "tenant=acme")
+    assert scrape(world.client())["penstock_oldest_queued_seconds", *labels] >= seconds
+    assert scrape(world.client())["penstock_ready_jobs", *labels] == 1
+    assert world.client("viewer").get("/api/v1/jobs/summary").json()["oldest_queued_age_seconds"] >= seconds
+
+
+def test_the_number_of_series_is_bounded_for_each_tenant_apart(world: World) -> None:
+    metrics = Metrics(world.penstock.ground, most_tenants=100, most_lanes=3)
+    metrics.render()
+    acme, bolt = world.penstock.as_tenant("acme"), world.penstock.as_tenant("bolt")
+    for number in range(10):
+        acme.enqueue_many("echo", [{}] * (number + 1), queue=f"q{number}")
+    bolt.enqueue("echo", queue="bolts")
+    for each in claim.claim(world.penstock.ground, "w", 56):
+        world.penstock.queue.finish(each, Succeeded())
+    for number in range(10):
+        acme.enqueue_many("echo", [{}] * (number + 1), queue=f"q{number}")
+    bolt.enqueue("echo", queue="bolts")
+    for _ in range(2):
+        found = {family.name: family.samples for family in text_string_to_metric_families(metrics.render().decode())}
+        queued = {
+            sample.labels["queue"]: sample.value
+            for sample in found["penstock_jobs"]
+            if sample.labels["tenant"] == "acme" and sample.labels["status"] == "queued"
+        }
+        assert queued == {"q9": 10, "q8": 9, "q7": 8, "other": 28}
+        runs = {(s.labels["tenant"], s.labels["queue"]): s.value for s in found["penstock_runs"]}
+        of_acme = [n for (tenant, _), n in runs.items() if tenant == "acme"]
+        assert len(of_acme) == 4 and sum(of_acme) == 55
+        assert runs["bolt", "bolts"] == 1
+
+
+def test_every_metric_is_in_the_reference(world: World) -> None:
+    run(world, "acme", [Succeeded(), Failed("x", fatal=True)])
+    world.penstock.as_tenant("acme").enqueue("echo")
+    documented = (Path(__file__).parents[2] / "docs" / "reference" / "metrics.md").read_text()
+    families = list(text_string_to_metric_families(world.client().get("/metrics").text))
+    assert {family.name for family in families} == {name.removesuffix("_total") for name in SERIES}
+    for family in families:
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        assert f"| `{name}` | {family.type} |" in documented
+        assert {tuple(sorted(set(sample.labels) - {"le"})) for sample in family.samples} <= {
+            tuple(sorted(SERIES[name].labels))
+        }
 
 
 def test_a_cell_of_the_export_is_never_a_formula(world: World) -> None:

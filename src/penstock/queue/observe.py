@@ -14,7 +14,7 @@ from penstock.core.nouns import Health, Job, Run
 from penstock.core.status import TERMINAL, JobStatus, one_of
 from penstock.queue.ground import Ground
 from penstock.store import doctor as checks
-from penstock.store import jobs, prune, workers
+from penstock.store import jobs, prune, waiting, workers
 from penstock.store.jobs import Filter
 
 MAX_PAGE = 1000
@@ -27,6 +27,8 @@ class Summary:
 
     counts: dict[JobStatus, int]
     oldest_queued_seconds: float | None
+    """How long the longest-waiting job has been able to run: since it was enqueued, or since its time came. Jobs that
+    are due count, too, while no worker is alive to give them their place."""
 
     @property
     def running(self) -> int:
@@ -74,7 +76,7 @@ def listed(
 
 def summary(ground: Ground, tenant_id: UUID, cap: int | None = None) -> Summary:
     with ground.db.read() as tx:
-        oldest = jobs.oldest_queued_at(tx, tenant_id)
+        oldest = waiting.oldest_ready_at(tx, tenant_id)
         age = None if oldest is None else max(0.0, (tx.time() - oldest).total_seconds())
         return Summary(jobs.counts(tx, tenant_id, cap), age)
 

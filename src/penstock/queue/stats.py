@@ -15,8 +15,8 @@ from penstock.core.histogram import quantile
 from penstock.core.status import RunStatus
 from penstock.queue.ground import Ground
 from penstock.store import stats
+from penstock.store.hot import WAIT
 
-WAIT = "wait"
 ENDINGS = tuple(status.value for status in RunStatus if status is not RunStatus.RUNNING)
 MAX_POINTS = 1500
 FAILURES_READ = 5000
@@ -52,7 +52,7 @@ def timeline(ground: Ground, tenant_id: UUID, minutes: int, step: int, key: str 
         at = _floor(each.minute, step)
         if each.measure == WAIT:
             waits[at][each.bucket] += each.n
-        else:
+        elif each.measure in ENDINGS:
             ended[at][each.measure] += each.n
             takes[at][each.bucket] += each.n
     return [

@@ -60,7 +60,7 @@ def create_app(penstock: Penstock, settings: Settings | None = None) -> FastAPI:
     app.state.settings = chosen
     app.state.gate = Gate(penstock, chosen)
     app.state.hub = Hub(penstock.ground, chosen.stream_interval, chosen.stream_limit)
-    app.state.metrics = Metrics(penstock.ground, chosen.metrics_tenants)
+    app.state.metrics = Metrics(penstock.ground, chosen.metrics_tenants, chosen.metrics_series)
     app.state.pipelines = Pipelines(chosen.pipelines)
     problems.install(app)
     app.include_router(health.router)

@@ -8,36 +8,42 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import Metric
 
 from penstock.core.histogram import quantile, upper_seconds
+from penstock.core.status import JobStatus
 from penstock.queue import observe
 from penstock.queue.ground import Ground
-from penstock.queue.stats import WAIT
-from penstock.store import stats
+from penstock.queue.stats import ENDINGS
+from penstock.server.series import OTHER, FirstComers, deepest, family, folded
+from penstock.store import stats, waiting
 from penstock.store.database import Tx
+from penstock.store.hot import DEAD_LETTER, RETRY, WAIT
+from penstock.store.waiting import Depth, Lane
 
 SETTLED = timedelta(minutes=2)
 WINDOW = timedelta(minutes=5)
 FURTHEST = timedelta(hours=1)
 DEPTH_CAP = 100_000
-OTHER = "other"
 EDGES = tuple(range(3, 60, 2))
-Ended = Counter[tuple[UUID, str, int]]
-"""Runs by tenant, how they ended and bucket of duration; waits by tenant, `wait` and bucket."""
+Ended = Counter[tuple[Lane, str, int]]
+"""Runs by lane, how they ended and bucket of duration; waits by lane, `wait` and bucket; retries and dead letters."""
+Slugs = Mapping[UUID, str]
 
 
 class Metrics:
     """What /metrics answers. One for each app."""
 
-    def __init__(self, ground: Ground, most_tenants: int) -> None:
+    def __init__(self, ground: Ground, most_tenants: int, most_lanes: int) -> None:
         self._ground = ground
-        self._most = most_tenants
+        self._most_tenants = most_tenants
+        self._most_lanes = most_lanes
+        self._labels = FirstComers(most_lanes)
         self._lock = threading.Lock()
         self._settled: Ended = Counter()
         self._settled_until: datetime | None = None
@@ -51,24 +57,26 @@ class Metrics:
     def _collect(self, only: UUID | None) -> list[Metric]:
         with self._lock, self._ground.db.read() as tx:
             now = tx.time()
-            slugs = stats.tenant_slugs(tx, self._most)
+            slugs = stats.tenant_slugs(tx, self._most_tenants)
             if only is not None:
                 slugs = {only: slugs.get(only, "")} if only in slugs else stats.slug_of(tx, only)
-            ended, recent = self._ended(tx, now), Counter(_counted(stats.summed(tx, now - WINDOW)))
+            ended, recent = self._ended(tx, now), self._labelled(stats.summed(tx, now - WINDOW))
             ids = list(slugs)
-            depths = stats.depths(tx, ids, DEPTH_CAP)
-            oldest = stats.oldest_queued(tx, ids)
+            counts = stats.depths(tx, ids, DEPTH_CAP)
+            lanes, running = waiting.depths(tx, ids), waiting.running(tx)
             enqueued = stats.enqueued_since(tx, now - WINDOW, DEPTH_CAP)
         if only is not None:
-            ended, recent = (Counter({k: n for k, n in each.items() if k[0] == only}) for each in (ended, recent))
+            ended, recent = (
+                Counter({k: n for k, n in each.items() if k[0].tenant_id == only}) for each in (ended, recent)
+            )
             enqueued = {only: enqueued.get(only, 0)}
+            lanes = {lane: depth for lane, depth in lanes.items() if lane.tenant_id == only}
+            running = {lane: n for lane, n in running.items() if lane.tenant_id == only}
         found = [
-            _gauge("penstock_jobs", "Jobs by status, counted up to 100,000", ("tenant", "status"),
-                   ((( slugs[t], s.value), n) for (t, s), n in depths.items())),
-            _gauge("penstock_oldest_queued_seconds", "Age of the longest-waiting job", ("tenant",),
-                   (((slugs[t],), max(0.0, (now - at).total_seconds())) for t, at in oldest.items())),
-            _gauge("penstock_enqueued_per_second", "Jobs asked for, over the last five minutes", ("tenant",),
-                   (((name,), n / WINDOW.total_seconds()) for name, n in _by_label(enqueued, slugs).items())),
+            *_open(counts, lanes, running, slugs, self._most_lanes, now),
+            family("penstock_enqueued_per_second", (
+                ((name,), n / WINDOW.total_seconds()) for name, n in _by_slug(enqueued, slugs).items()
+            )),
             *_runs(ended, slugs), *_quantiles(recent, slugs),
         ]  # fmt: skip
         if only is None:
@@ -81,15 +89,20 @@ class Metrics:
             self._settled_until = edge
         self._settled_until = max(self._settled_until, edge - FURTHEST)
         if edge > self._settled_until:
-            self._settled.update(_counted(stats.summed(tx, self._settled_until, edge)))
+            self._settled.update(self._labelled(stats.summed(tx, self._settled_until, edge)))
             self._settled_until = edge
-        return self._settled + Counter(_counted(stats.summed(tx, self._settled_until)))
+        return self._settled + self._labelled(stats.summed(tx, self._settled_until))
+
+    def _labelled(self, rows: Iterable[tuple[Lane, str, int, int]]) -> Ended:
+        counts: Ended = Counter()
+        for lane, measure, bucket, n in rows:
+            counts[self._labels.label(lane), measure, bucket] += n
+        return counts
 
     def _workers(self) -> Metric:
         found = observe.present_workers(self._ground)
         counts = Counter("stale" if row["stale"] else "alive" for row in found)
-        samples = (((state,), counts[state]) for state in ("alive", "stale"))
-        return _gauge("penstock_workers", "Workers by state", ("state",), samples)
+        return family("penstock_workers", (((state,), counts[state]) for state in ("alive", "stale")))
 
 
 class _Once:
@@ -100,51 +113,84 @@ class _Once:
         yield from self._found
 
 
-def _counted(rows: Iterable[tuple[UUID, str, int, int]]) -> dict[tuple[UUID, str, int], int]:
-    return {(tenant, measure, bucket): n for tenant, measure, bucket, n in rows}
+def _open(
+    counts: Mapping[tuple[UUID, JobStatus], int],
+    lanes: Mapping[Lane, Depth],
+    running: Mapping[Lane, int],
+    slugs: Slugs,
+    most: int,
+    now: datetime,
+) -> Iterator[Metric]:
+    """What is open, by lane; beyond the bound, and beyond what was looked at, summed as `other`."""
+    chosen = deepest(Counter({lane: d.queued for lane, d in lanes.items()}) + Counter(running), most)
+    queued, ready, busy = (Counter[tuple[str, str, str]]() for _ in range(3))
+    oldest: dict[tuple[str, str, str], datetime] = {}
+    for lane in lanes.keys() | running.keys():
+        label = _label(lane if lane in chosen else folded(lane), slugs)
+        depth = lanes.get(lane, Depth())
+        queued[label] += depth.queued
+        ready[label] += depth.ready
+        busy[label] += running.get(lane, 0)
+        if depth.oldest is not None:
+            oldest[label] = min(depth.oldest, oldest.get(label, depth.oldest))
+    for tenant_id, slug in slugs.items():
+        seen = sum(depth.queued for lane, depth in lanes.items() if lane.tenant_id == tenant_id)
+        queued[slug, OTHER, OTHER] += max(0, counts[tenant_id, JobStatus.QUEUED] - seen)
+        for of_status in (queued, busy):  # zero is a figure, too
+            if not any(n for label, n in of_status.items() if label[0] == slug):
+                of_status[slug, "", ""] = 0
+    samples = [
+        ((tenant, status.value, queue, key), float(n))
+        for status, of_status in ((JobStatus.QUEUED, queued), (JobStatus.RUNNING, busy))
+        for (tenant, queue, key), n in sorted(of_status.items())
+        if n or not queue
+    ]
+    samples += [((slugs[t], s.value, "", ""), float(n)) for (t, s), n in counts.items() if s not in _OPEN]
+    yield family("penstock_jobs", samples)
+    yield family("penstock_ready_jobs", sorted(ready.items()))
+    ages = ((label, max(0.0, (now - at).total_seconds())) for label, at in sorted(oldest.items()))
+    yield family("penstock_oldest_queued_seconds", ages)
 
 
-def _by_label(counts: dict[UUID, int], slugs: dict[UUID, str]) -> Counter[str]:
+_OPEN = (JobStatus.QUEUED, JobStatus.RUNNING)
+
+
+def _label(lane: Lane, slugs: Slugs) -> tuple[str, str, str]:
+    return slugs.get(lane.tenant_id, OTHER), lane.queue, lane.definition_key
+
+
+def _by_slug(counts: Mapping[UUID, int], slugs: Slugs) -> Counter[str]:
     found: Counter[str] = Counter(dict.fromkeys(slugs.values(), 0))
     for tenant, n in counts.items():
         found[slugs.get(tenant, OTHER)] += n
     return found
 
 
-def _gauge(
-    name: str, help: str, labels: tuple[str, ...], samples: Iterable[tuple[tuple[str, ...], float]]
-) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(name, help, labels=labels)
-    for values, value in samples:
-        family.add_metric(values, value)
-    return family
-
-
-def _histograms(ended: Ended, slugs: dict[UUID, str], waits: bool) -> dict[str, Counter[int]]:
+def _histograms(ended: Ended, slugs: Slugs, waits: bool) -> dict[str, Counter[int]]:
     found: dict[str, Counter[int]] = defaultdict(Counter)
-    for (tenant, measure, bucket), n in ended.items():
-        if (measure == WAIT) == waits:
-            found[slugs.get(tenant, OTHER)][bucket] += n
+    for (lane, measure, bucket), n in ended.items():
+        if measure == WAIT if waits else measure in ENDINGS:
+            found[slugs.get(lane.tenant_id, OTHER)][bucket] += n
     return found
 
 
-def _runs(ended: Ended, slugs: dict[UUID, str]) -> Iterator[Metric]:
-    totals: Counter[tuple[str, str]] = Counter()
-    for (tenant, measure, _), n in ended.items():
-        if measure != WAIT:
-            totals[slugs.get(tenant, OTHER), measure] += n
-    runs = CounterMetricFamily("penstock_runs", "Runs by how they ended", labels=("tenant", "outcome"))
-    for labels, n in sorted(totals.items()):
-        runs.add_metric(labels, n)
-    yield runs
-    for waits, name, help in (
-        (True, "penstock_queue_latency_seconds", "From claimable to started"),
-        (False, "penstock_run_duration_seconds", "From started to ended"),
-    ):
-        family = HistogramMetricFamily(name, help, labels=("tenant",))
-        for slug, buckets in sorted(_histograms(ended, slugs, waits).items()):
-            family.add_metric((slug,), *_cumulated(buckets))
-        yield family
+def _runs(ended: Ended, slugs: Slugs) -> Iterator[Metric]:
+    runs: Counter[tuple[str, str, str, str]] = Counter()
+    follows: dict[str, Counter[tuple[str, str, str]]] = {RETRY: Counter(), DEAD_LETTER: Counter()}
+    for (lane, measure, _), n in ended.items():
+        tenant, queue, key = _label(lane, slugs)
+        if measure in ENDINGS:
+            runs[tenant, measure, queue, key] += n
+            for counter in follows.values():
+                counter[tenant, queue, key] += 0  # there from the first run on, so that a rate sees the first one
+        elif measure in follows:
+            follows[measure][tenant, queue, key] += n
+    yield family("penstock_runs_total", sorted(runs.items()))
+    yield family("penstock_retries_total", sorted(follows[RETRY].items()))
+    yield family("penstock_dead_letters_total", sorted(follows[DEAD_LETTER].items()))
+    for waits, name in ((True, "penstock_queue_latency_seconds"), (False, "penstock_run_duration_seconds")):
+        histograms = sorted(_histograms(ended, slugs, waits).items())
+        yield family(name, (((slug,), _cumulated(buckets)) for slug, buckets in histograms))
 
 
 def _cumulated(buckets: Counter[int]) -> tuple[list[tuple[str, float]], float]:
@@ -156,15 +202,14 @@ def _cumulated(buckets: Counter[int]) -> tuple[list[tuple[str, float]], float]:
     return [*below, ("+Inf", total)], sum(n * upper_seconds(b) for b, n in buckets.items())
 
 
-def _quantiles(recent: Ended, slugs: dict[UUID, str]) -> Iterator[Metric]:
+def _quantiles(recent: Ended, slugs: Slugs) -> Iterator[Metric]:
     for waits, name in (
         (True, "penstock_queue_latency_recent_seconds"),
         (False, "penstock_run_duration_recent_seconds"),
     ):
-        family = GaugeMetricFamily(name, "Median and p95 of the last five minutes", labels=("tenant", "quantile"))
-        for slug, buckets in sorted(_histograms(recent, slugs, waits).items()):
-            for share in (0.5, 0.95):
-                value = quantile(buckets, share)
-                if value is not None:
-                    family.add_metric((slug, str(share)), value)
-        yield family
+        yield family(name, (
+            ((slug, str(share)), value)
+            for slug, buckets in sorted(_histograms(recent, slugs, waits).items())
+            for share in (0.5, 0.95)
+            if (value := quantile(buckets, share)) is not None
+        ))  # fmt: skip

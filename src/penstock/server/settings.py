@@ -33,6 +33,9 @@ class Settings:
     """Who may read /metrics: `token` (anyone who may view, and sees their own tenant) or `loopback` (this machine, all)."""
     metrics_tenants: int = 100
     """How many tenants have a label of their own in the metrics; the rest is summed as `other`."""
+    metrics_series: int = 50
+    """How many pairs of queue and definition key of a tenant have labels of their own in the metrics; the rest is summed as
+    `other`."""
     stream_interval: float = 1.0
     """Seconds between looks at the database for the live stream."""
     stream_limit: int = 100

@@ -13,9 +13,11 @@ from uuid import UUID
 from penstock.core.decide import Resolution
 from penstock.core.nouns import Claim
 from penstock.core.payload import dumps
-from penstock.core.status import RetryMode
+from penstock.core.status import JobStatus, RetryMode, RunStatus
 
 RETRY_MODES = {mode.value: mode for mode in RetryMode}
+WAIT, RETRY, DEAD_LETTER = "wait", "retry", "dead_letter"
+"""Measures of the tallies beside the statuses of runs."""
 
 
 class NewJob(NamedTuple):
@@ -113,6 +115,15 @@ def told_once(
             last = closing.resolution
             told = dumps(tell(last))[1:-1]
         yield closing, told
+
+
+def counted_as(resolution: Resolution) -> str | None:
+    """What a run's end is tallied as beside its status: RETRY if it failed and the job is tried again, DEAD_LETTER if it
+    was the last. A run that was put off, or cut short by a shutdown, is neither."""
+    if resolution.job_status is JobStatus.DEAD_LETTER:
+        return DEAD_LETTER
+    again = resolution.job_status is JobStatus.QUEUED or resolution.chain
+    return RETRY if again and resolution.run_status in (RunStatus.FAILED, RunStatus.TIMEOUT) else None
 
 
 class Success(NamedTuple):

@@ -181,13 +181,6 @@ def counts(tx: Tx, tenant_id: UUID, cap: int | None = None) -> dict[JobStatus, i
     return dict(zip(JobStatus, (int(n) for n in found), strict=True))
 
 
-def oldest_queued_at(tx: Tx, tenant_id: UUID) -> datetime | None:
-    """When the longest-waiting job that could run was queued; ids grow with time."""
-    query = select(jobs.c.queued_at).where(jobs.c.tenant_id == tenant_id, in_status(JobStatus.QUEUED), is_claimable())
-    value: datetime | None = tx.scalar(query.order_by(jobs.c.id).limit(1))
-    return value
-
-
 def runs_of(tx: Tx, tenant_id: UUID, job_id: UUID) -> list[Run]:
     query = (
         select(runs, jobs.c.params)

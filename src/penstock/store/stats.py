@@ -10,14 +10,16 @@ from sqlalchemy import and_, func, literal, or_, select, union_all
 
 from penstock.core.status import JobStatus
 from penstock.store.database import Tx
-from penstock.store.tables import in_status, is_claimable, jobs, tallies, tenants, triggers
+from penstock.store.tables import in_status, jobs, tallies, tenants, triggers
+from penstock.store.waiting import Lane
 
 NEWEST = 200
 OPEN = 500
 
 
 class Tally(NamedTuple):
-    """Runs that ended in one minute with one outcome, in one bucket of duration; or waits, with measure `wait`."""
+    """Runs that ended in one minute with one outcome, in one bucket of duration; waits, with measure `wait`; or what followed
+    from their end, with `retry` and `dead_letter`."""
 
     minute: datetime
     tenant_id: UUID
@@ -36,13 +38,15 @@ def tallied(tx: Tx, since: datetime, tenant_id: UUID | None = None) -> list[Tall
     return [Tally(row[0], row[1], row[2], row[3], int(row[4]), int(row[5])) for row in tx.rows(query)]
 
 
-def summed(tx: Tx, since: datetime, before: datetime | None = None) -> list[tuple[UUID, str, int, int]]:
-    """(tenant, measure, bucket, n) over these minutes."""
-    columns = (tallies.c.tenant_id, tallies.c.measure, tallies.c.bucket)
+def summed(tx: Tx, since: datetime, before: datetime | None = None) -> list[tuple[Lane, str, int, int]]:
+    """(lane, measure, bucket, n) over these minutes."""
+    columns = (
+        tallies.c.tenant_id, tallies.c.queue, tallies.c.definition_key, tallies.c.measure, tallies.c.bucket,
+    )  # fmt: skip
     query = select(*columns, func.sum(tallies.c.n)).where(tallies.c.minute >= since).group_by(*columns)
     if before is not None:
         query = query.where(tallies.c.minute < before)
-    return [(row[0], row[1], int(row[2]), int(row[3])) for row in tx.rows(query)]
+    return [(Lane(*row[:3]), row[3], int(row[4]), int(row[5])) for row in tx.rows(query)]
 
 
 def depths(tx: Tx, tenant_ids: list[UUID], cap: int) -> dict[tuple[UUID, JobStatus], int]:
@@ -66,19 +70,6 @@ def enqueued_since(tx: Tx, since: datetime, cap: int) -> dict[UUID, int]:
     newest = select(jobs.c.tenant_id).where(jobs.c.id >= first).limit(cap).subquery()
     found = tx.rows(select(newest.c.tenant_id, func.count()).group_by(newest.c.tenant_id))
     return {row[0]: int(row[1]) for row in found}
-
-
-def oldest_queued(tx: Tx, tenant_ids: list[UUID]) -> dict[UUID, datetime]:
-    """When each tenant's longest-waiting claimable job was queued."""
-    found = {}
-    for tenant_id in tenant_ids:
-        waiting = select(jobs.c.queued_at).where(
-            jobs.c.tenant_id == tenant_id, in_status(JobStatus.QUEUED), is_claimable()
-        )
-        moment = tx.scalar(waiting.order_by(jobs.c.id).limit(1))
-        if moment is not None:
-            found[tenant_id] = moment
-    return found
 
 
 def tenant_slugs(tx: Tx, limit: int) -> dict[UUID, str]:

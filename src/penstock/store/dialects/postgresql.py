@@ -34,6 +34,7 @@ from penstock.store.hot import (
     Success,
     Taken,
     Written,
+    counted_as,
     told_once,
 )
 from penstock.store.types import UtcTime
@@ -319,7 +320,7 @@ def _resolution_row(r: Resolution) -> dict[str, Any]:
     evidence = r.evidence
     row: dict[str, Any] = {"rs": r.run_status, "js": r.job_status}
     optional = {
-        "e": r.error, "d": r.delay, "res": r.result, "x": evidence.exit_code, "so": evidence.stdout_tail,
+        "m": counted_as(r), "e": r.error, "d": r.delay, "res": r.result, "x": evidence.exit_code, "so": evidence.stdout_tail,
         "se": evidence.stderr_tail, "lp": evidence.log_path, "xa": r.extra_attempts or None, "c": r.crashed or None,
         "a": [dict(artifact) for artifact in evidence.artifacts] or None,
     }  # fmt: skip
@@ -634,25 +635,26 @@ UPDATE penstock_jobs j SET lease_expires_at = {{now}} + make_interval(secs => :l
 RETURNING j.id, j.cancel_requested_at IS NOT NULL
 """
 
-# What both ways of closing do once they know which jobs: close the runs, and count.
+# What both ways of closing do once they know which jobs: close the runs, and count. Nothing follows a success.
 _CLOSE_RUNS = """c AS (
   UPDATE penstock_runs r SET finished_at = greatest({now}, r.started_at), {ending}
   FROM u WHERE r.job_id = u.id AND r.attempt_no = u.attempt_no AND r.id = u.run_id AND r.finished_at IS NULL
-  RETURNING u.tenant_id, u.definition_key, u.finished_at, u.ready_at, r.started_at, r.status AS rs
+  RETURNING u.tenant_id, u.definition_key, u.queue, u.finished_at, u.ready_at{follows}, r.started_at, r.status AS rs
 ), m AS (
-  SELECT tenant_id, definition_key, rs AS measure, CAST(extract(epoch FROM {now} - started_at) AS float8) AS seconds FROM c
+  SELECT tenant_id, definition_key, queue, rs AS measure, CAST(extract(epoch FROM {now} - started_at) AS float8) AS seconds FROM c
   UNION ALL
-  SELECT tenant_id, definition_key, 'wait', CAST(extract(epoch FROM started_at - ready_at) AS float8) FROM c
-  WHERE finished_at IS NOT NULL
+  SELECT tenant_id, definition_key, queue, 'wait', CAST(extract(epoch FROM started_at - ready_at) AS float8) FROM c
+  WHERE finished_at IS NOT NULL{more}
 ), t AS (
-  INSERT INTO penstock_tallies (minute, tenant_id, definition_key, measure, bucket, shard, n)
-  SELECT date_trunc('minute', {now} AT TIME ZONE 'UTC') AT TIME ZONE 'UTC', tenant_id, definition_key, measure,
+  INSERT INTO penstock_tallies (minute, tenant_id, definition_key, queue, measure, bucket, shard, n)
+  SELECT date_trunc('minute', {now} AT TIME ZONE 'UTC') AT TIME ZONE 'UTC', tenant_id, definition_key, queue, measure,
     CAST(floor(2 * ln(greatest(0, seconds) * 1000 + 1) / ln(CAST(2 AS float8))) AS integer) AS b, :shard, count(*)
-  FROM m GROUP BY tenant_id, definition_key, measure, b
-  ORDER BY tenant_id, definition_key, measure, b -- in one order, so that two workers of a shard wait, not deadlock
-  ON CONFLICT (minute, tenant_id, definition_key, measure, bucket, shard)
+  FROM m GROUP BY tenant_id, definition_key, queue, measure, b
+  ORDER BY tenant_id, definition_key, queue, measure, b -- in one order, so that two workers of a shard wait, not deadlock
+  ON CONFLICT (minute, tenant_id, definition_key, queue, measure, bucket, shard)
   DO UPDATE SET n = penstock_tallies.n + excluded.n
 )"""
+_FOLLOWS = "\n  UNION ALL SELECT tenant_id, definition_key, queue, m, 0 FROM c WHERE m IS NOT NULL"
 _AS_TOLD = """status = u.rs, error = u.e, exit_code = u.x,
     stdout_tail = coalesce(u.so, r.stdout_tail), stderr_tail = coalesce(u.se, r.stderr_tail),
     artifacts = coalesce(u.a, r.artifacts), log_path = coalesce(u.lp, r.log_path)"""
@@ -661,7 +663,7 @@ _HOOKED = "tenant_id IN (SELECT tenant_id FROM penstock_webhooks WHERE is_enable
 _CLOSE = f"""
 WITH f AS MATERIALIZED (
   SELECT * FROM jsonb_to_recordset(CAST(:closings AS jsonb)) AS f(
-    j uuid, r uuid, rs text, js text, e text, d float8, res jsonb, x integer, so text, se text, lp text, xa integer, c boolean,
+    j uuid, r uuid, rs text, js text, m text, e text, d float8, res jsonb, x integer, so text, se text, lp text, xa integer, c boolean,
     a jsonb)
 ), u AS (
   UPDATE penstock_jobs j SET status = f.js, waits_for = CASE f.js WHEN 'queued' THEN 'time' END, slot = false,
@@ -671,9 +673,9 @@ WITH f AS MATERIALIZED (
     last_error = f.e, result = f.res, max_attempts = j.max_attempts + coalesce(f.xa, 0),
     crashes = CASE WHEN f.c THEN j.crashes + 1 ELSE 0 END
   FROM f WHERE j.id = f.j AND j.run_id = f.r AND {_HELD}
-  RETURNING j.id, j.run_id, j.tenant_id, j.definition_key, j.group_id, j.attempt_no, j.finished_at,
-    greatest(j.queued_at, j.scheduled_for) AS ready_at, f.rs, f.e, f.x, f.so, f.se, f.a, f.lp
-), {_CLOSE_RUNS.replace("{ending}", _AS_TOLD)}
+  RETURNING j.id, j.run_id, j.tenant_id, j.definition_key, j.queue, j.group_id, j.attempt_no, j.finished_at,
+    greatest(j.queued_at, j.scheduled_for) AS ready_at, f.m, f.rs, f.e, f.x, f.so, f.se, f.a, f.lp
+), {_CLOSE_RUNS.replace("{ending}", _AS_TOLD).replace("{follows}", ", u.m").replace("{more}", _FOLLOWS)}
 SELECT u.id, u.run_id, u.tenant_id, u.group_id, u.{_HOOKED} FROM u
 """
 
@@ -684,9 +686,9 @@ WITH u AS (
   UPDATE penstock_jobs j SET status = 'succeeded', waits_for = NULL, slot = false, finished_at = greatest({{now}}, j.started_at),
     lease_expires_at = NULL, last_error = NULL, result = {{result}}, crashes = 0
   FROM {{given}} WHERE j.id = f.j AND j.run_id = f.r AND {_HELD} AND j.group_id IS NULL AND NOT j.{_HOOKED}
-  RETURNING j.id, j.run_id, j.tenant_id, j.definition_key, j.attempt_no, j.finished_at,
+  RETURNING j.id, j.run_id, j.tenant_id, j.definition_key, j.queue, j.attempt_no, j.finished_at,
     greatest(j.queued_at, j.scheduled_for) AS ready_at
-), {_CLOSE_RUNS.replace("{ending}", "status = 'succeeded'")}
+), {_CLOSE_RUNS.replace("{ending}", "status = 'succeeded'").replace("{follows}", "").replace("{more}", "")}
 SELECT CASE WHEN count(*) < :number THEN coalesce(array_agg(run_id), '{{}}') END FROM u
 """
 

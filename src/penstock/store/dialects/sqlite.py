@@ -32,6 +32,7 @@ from penstock.store import failpoints
 from penstock.store.hot import (
     NOTHING_TAKEN,
     RETRY_MODES,
+    WAIT,
     Alike,
     ClaimRequest,
     Closed,
@@ -43,6 +44,7 @@ from penstock.store.hot import (
     Taken,
     Written,
     bucket,
+    counted_as,
     minute_of,
     told_once,
 )
@@ -260,12 +262,15 @@ class SqliteDialect:
         failpoints.reach("finish.after_runs")
         ended = [
             (
-                row.tenant_id, row.definition_key, by_run[row.run_id].resolution.run_status.value, row.run_started,
-                None if row.finished_at is None else row.ready_at,
+                row.tenant_id, row.definition_key, row.queue, by_run[row.run_id].resolution.run_status.value,
+                row.run_started, None if row.finished_at is None else row.ready_at,
             )
             for row in found
         ]  # fmt: skip
-        _tally(conn, ended, now, shard)
+        follows = Counter(
+            (row.tenant_id, row.definition_key, row.queue, counted_as(by_run[row.run_id].resolution)) for row in found
+        )
+        _tally(conn, ended, now, shard, follows)
         tenants = {tenant_id: UUID(tenant_id) for tenant_id in {row.tenant_id for row in found}}
         closed = []
         for row in found:
@@ -479,6 +484,7 @@ class _ClosedRow(NamedTuple):
     run_id: str
     tenant_id: str
     definition_key: str
+    queue: str
     group_id: str | None
     finished_at: int | None
     hooked: int
@@ -486,13 +492,23 @@ class _ClosedRow(NamedTuple):
     ready_at: int
 
 
-def _tally(conn: Connection, ended: Iterable[tuple[str, str, str, int, int | None]], now: int, shard: int) -> None:
-    """Count runs: of which tenant and key, how they ended, when they began, and since when a job that is over was ready."""
-    counts: Counter[tuple[str, str, str, int]] = Counter()
-    for (tenant_id, key, status, began, ready_at), number in Counter(ended).items():
-        counts[tenant_id, key, status, bucket((now - began) / 1000)] += number
+def _tally(
+    conn: Connection,
+    ended: Iterable[tuple[str, str, str, str, int, int | None]],
+    now: int,
+    shard: int,
+    follows: Mapping[tuple[str, str, str, str | None], int] | None = None,
+) -> None:
+    """Count runs: of which tenant, key and queue, how they ended, when they began, since when a job that is over was ready;
+    and what follows from their end."""
+    counts: Counter[tuple[str, str, str, str, int]] = Counter()
+    for (tenant_id, key, queue, status, began, ready_at), number in Counter(ended).items():
+        counts[tenant_id, key, queue, status, bucket((now - began) / 1000)] += number
         if ready_at is not None:
-            counts[tenant_id, key, "wait", bucket((began - ready_at) / 1000)] += number
+            counts[tenant_id, key, queue, WAIT, bucket((began - ready_at) / 1000)] += number
+    for (tenant_id, key, queue, measure), number in (follows or {}).items():
+        if measure is not None:
+            counts[tenant_id, key, queue, measure, 0] += number
     minute = to_micros(minute_of(from_micros(now)))
     cursor = conn.connection.cursor()
     cursor.executemany(_TALLY, [(minute, *key, shard, n) for key, n in counts.items()])
@@ -612,7 +628,7 @@ _HEARTBEAT = (
 # Likewise: once seen to be ours, they are closed by their row numbers.
 _SUCCESSES = (
     "SELECT count(*), json_group_array(j.rowid), json_group_array(r.rowid), json_group_array(r.id), json_group_array("
-    "json_array(j.tenant_id, j.definition_key, 'succeeded', r.started_at, max(j.queued_at, j.scheduled_for)))"
+    "json_array(j.tenant_id, j.definition_key, j.queue, 'succeeded', r.started_at, max(j.queued_at, j.scheduled_for)))"
     " FROM json_each(:given) f"
     " CROSS JOIN penstock_jobs j ON j.id = json_extract(f.value, '$[0]')"
     " CROSS JOIN penstock_runs r ON r.job_id = j.id AND r.attempt_no = j.attempt_no"
@@ -642,7 +658,7 @@ _CLOSE_JOBS = (
     "  json_extract(value, '$.e') AS e, json_extract(value, '$.res') AS res, json_extract(value, '$.d') AS d,"
     "  coalesce(json_extract(value, '$.xa'), 0) AS xa, coalesce(json_extract(value, '$.c'), 0) AS c FROM json_each(:closings)) AS f"
     " WHERE penstock_jobs.id = f.j AND penstock_jobs.run_id = f.r AND penstock_jobs.status = 'running'"
-    " RETURNING penstock_jobs.id, run_id, tenant_id, definition_key, group_id, finished_at,"
+    " RETURNING penstock_jobs.id, run_id, tenant_id, definition_key, queue, group_id, finished_at,"
     " tenant_id IN (SELECT tenant_id FROM penstock_webhooks WHERE is_enabled) AS hooked,"
     " (SELECT started_at FROM penstock_runs r WHERE r.job_id = penstock_jobs.id AND r.attempt_no = penstock_jobs.attempt_no)"
     "  AS run_started, max(queued_at, scheduled_for) AS ready_at"
@@ -658,6 +674,6 @@ _CLOSE_RUNS = (
     " WHERE penstock_runs.job_id = f.j AND penstock_runs.id = f.r AND penstock_runs.status = 'running'"
 )
 _TALLY = (
-    "INSERT INTO penstock_tallies (minute, tenant_id, definition_key, measure, bucket, shard, n) VALUES (?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO penstock_tallies (minute, tenant_id, definition_key, queue, measure, bucket, shard, n) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
     " ON CONFLICT DO UPDATE SET n = n + excluded.n"
 )

@@ -13,7 +13,17 @@ from penstock.store.tables.reach import (
     triggers,
     webhooks,
 )
-from penstock.store.tables.setup import clock, definitions, groups, leaders, queues, reservations, tenants, workers
+from penstock.store.tables.setup import (
+    clock,
+    definitions,
+    floors,
+    groups,
+    leaders,
+    queues,
+    reservations,
+    tenants,
+    workers,
+)
 from penstock.store.tables.work import (
     died_in_group,
     holds_slot,
@@ -36,6 +46,7 @@ __all__ = [
     "deliveries",
     "died_in_group",
     "events",
+    "floors",
     "groups",
     "holds_slot",
     "idempotency_keys",

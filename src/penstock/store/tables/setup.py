@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Boolean, CheckConstraint, Column, ForeignKey, Index, Integer, Table, Text, text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    text,
+)
 
 from penstock.core.groups import MODES, ON_FAILURE
 from penstock.core.status import RetryMode
@@ -65,6 +77,17 @@ queues = Table(
     Column("paused", Boolean, nullable=False, server_default=text("false")),
     Column("created_at", UtcTime, nullable=False),
     check_filled("name"),
+)
+
+floors = Table(
+    "penstock_floors",
+    metadata,
+    # Where the clock of fairness begins in a queue at a priority: below it waits nothing that a worker serves. A row is
+    # here only while something waits that nobody serves.
+    Column("queue", Text, nullable=False),
+    Column("priority", Integer, nullable=False),
+    Column("position", BigInteger, nullable=False),
+    PrimaryKeyConstraint("queue", "priority"),
 )
 
 groups = Table(

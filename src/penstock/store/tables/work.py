@@ -205,16 +205,18 @@ Index("uq_penstock_runs_open", runs.c.job_id, unique=True, **where("status = 'ru
 tallies = Table(
     "penstock_tallies",
     metadata,
-    # Counts of ended runs by minute, so that charts and metrics never scan history. Sharded by worker so that
-    # two workers do not wait for each other's row.
+    # Counts of ended runs by minute, so that charts and metrics never scan history: by how they ended, with the waits before
+    # them, and of those after which the job is tried again or is a dead letter. Sharded by worker so that two workers do not
+    # wait for each other's row.
     Column("minute", UtcTime, nullable=False),
     Column("tenant_id", Id, nullable=False),
     Column("definition_key", Text, nullable=False),
+    Column("queue", Text, nullable=False),
     Column("measure", Text, nullable=False),
     Column("bucket", Integer, nullable=False),
     Column("shard", Integer, nullable=False),
     Column("n", BigInteger, nullable=False),
-    PrimaryKeyConstraint("minute", "tenant_id", "definition_key", "measure", "bucket", "shard"),
+    PrimaryKeyConstraint("minute", "tenant_id", "definition_key", "queue", "measure", "bucket", "shard"),
 )
 
 
