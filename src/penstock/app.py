@@ -132,7 +132,10 @@ class Penstock:
     ) -> None:
         settings = config or Config()
         target = url if url is not None else os.environ.get("PENSTOCK_DATABASE_URL", DEFAULT_URL)
-        db = Database(target, clock, pool_size=settings.pool_size, busy_timeout=settings.busy_timeout)
+        db = Database(
+            target, clock, pool_size=settings.pool_size, busy_timeout=settings.busy_timeout,
+            statement_seconds=settings.statement_seconds,
+        )  # fmt: skip
         try:
             schema.open_embedded(db)
         except BaseException:

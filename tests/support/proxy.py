@@ -23,6 +23,9 @@ class Proxy:
         self.committing = COMMIT
         """What a message that commits has in it."""
         self.swallowed = 0
+        self.hangs = False
+        """Whether new connections hang, too."""
+        self._hung: set[tuple[socket.socket, socket.socket]] = set()
         self._pairs: set[tuple[socket.socket, socket.socket]] = set()
         self._lock = threading.Lock()
         self._listener = socket.create_server(("127.0.0.1", self.port))
@@ -42,6 +45,11 @@ class Proxy:
         for pair in pairs:
             self._reset(pair)
 
+    def hang(self) -> None:
+        """Carry no more bytes on the connections that are open. They stay open, and the kernel acknowledges what it gets."""
+        with self._lock:
+            self._hung.update(self._pairs)
+
     def _accept(self) -> None:
         while True:
             try:
@@ -52,6 +60,8 @@ class Proxy:
             pair = (client, server)
             with self._lock:
                 self._pairs.add(pair)
+                if self.hangs:
+                    self._hung.add(pair)
             lost = threading.Event()
             threading.Thread(target=self._to_server, args=(pair, lost), daemon=True).start()
             threading.Thread(target=self._to_client, args=(pair, lost), daemon=True).start()
@@ -60,6 +70,8 @@ class Proxy:
         client, server = pair
         try:
             while data := client.recv(65536):
+                if pair in self._hung:
+                    continue
                 if self.committing in data and self.swallow_commits > 0:
                     self.swallow_commits -= 1
                     lost.set()
@@ -72,6 +84,8 @@ class Proxy:
         client, server = pair
         try:
             while data := server.recv(65536):
+                if pair in self._hung:
+                    continue
                 if lost.is_set():  # the server has done it and said so; nobody hears
                     self.swallowed += 1
                     break
@@ -85,6 +99,7 @@ class Proxy:
             if pair not in self._pairs:
                 return
             self._pairs.discard(pair)
+            self._hung.discard(pair)
         for end in pair:
             try:
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

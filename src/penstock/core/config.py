@@ -26,13 +26,24 @@ class Config:
     pool_size: int = 10
     busy_timeout: float = 30.0
     """How long to wait for SQLite's write lock, or for a free connection."""
+    statement_seconds: float = 20.0
+    """How long one of Penstock's own short statements may take on PostgreSQL before its connection is given up as hung and
+    replaced. A worker waits no longer than a third of its lease. Migrations, `prune`, `doctor`, pipelines and what jobs do in
+    `ctx.transaction()` may take as long as they need."""
     poll_seconds: float = 1.0
     """The safety net under notifications: how long an idle worker sleeps at most."""
     retention_days: float = 30.0
     """What `prune()` keeps when not told otherwise."""
 
     def __post_init__(self) -> None:
-        for name in ("lease_seconds", "grace_seconds", "busy_timeout", "poll_seconds", "retention_days"):
+        for name in (
+            "lease_seconds",
+            "grace_seconds",
+            "busy_timeout",
+            "statement_seconds",
+            "poll_seconds",
+            "retention_days",
+        ):
             if getattr(self, name) <= 0:
                 raise InvalidInput(f"{name} is {getattr(self, name)!r}; it must be more than 0.")
         for name in ("default_max_attempts", "default_timeout_seconds", "pool_size"):

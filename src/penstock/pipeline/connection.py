@@ -75,7 +75,7 @@ class Connection:
             yield self.scope.opened()
             return
         self._mind_fork()
-        with faults(), self.db.write() as tx:
+        with faults(), self.db.write(patient=True) as tx:
             self._local.tx = tx
             try:
                 yield tx
@@ -137,7 +137,7 @@ class Connection:
         if self._local.tx is not None:
             return work(self._local.tx)
         self._mind_fork()
-        with self.db.read() as tx:
+        with self.db.read(patient=True) as tx:
             return work(tx)
 
     def write(self, work: Callable[[Tx], T]) -> T:
@@ -150,11 +150,11 @@ class Connection:
                 return work(self.scope.opened())
             return self.apart(work)
 
-    def apart(self, work: Callable[[Tx], T]) -> T:
-        """Run a write in a transaction of its own, whatever is under way."""
+    def apart(self, work: Callable[[Tx], T], *, patient: bool = True) -> T:
+        """Run a write in a transaction of its own, whatever is under way; it may take its time, unless told otherwise."""
         self._mind_fork()
         with faults():
-            return self.db.transact(work)
+            return self.db.transact(work, patient=patient)
 
     def _mind_fork(self) -> None:
         if self._pid != os.getpid():

@@ -92,7 +92,7 @@ class Heart:
         name = hold.store.shape.full_name
         try:
             beat = partial(hold.store.heartbeat, token=token, lease=config["jobs.lease_seconds"])
-            hold.missed = 0 if hold.connection.apart(beat) else hold.missed + 1
+            hold.missed = 0 if hold.connection.apart(beat, patient=False) else hold.missed + 1
         except Exception:
             if token not in self._held:  # let go meanwhile: there is nothing left to renew, perhaps not even the table
                 return

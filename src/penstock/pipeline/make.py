@@ -86,7 +86,7 @@ class MakeScope:
         if self._tx is None:
             if self.earlier is not None:
                 self.earlier.flush()  # it could not, once we hold SQLite's write lock
-            self._open = self.connection.db.write()
+            self._open = self.connection.db.write(patient=True)
             self._tx = self._open.__enter__()
             self._flush(self._tx)
         return self._tx

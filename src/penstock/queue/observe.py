@@ -75,7 +75,7 @@ def listed(
 
 
 def summary(ground: Ground, tenant_id: UUID, cap: int | None = None) -> Summary:
-    with ground.db.read() as tx:
+    with ground.db.read(patient=True) as tx:  # without a cap it counts all there is
         oldest = waiting.oldest_ready_at(tx, tenant_id)
         age = None if oldest is None else max(0.0, (tx.time() - oldest).total_seconds())
         return Summary(jobs.counts(tx, tenant_id, cap), age)
@@ -106,7 +106,7 @@ def doctor(ground: Ground) -> Health:
     """Every promise as a query over the live database, and what an operator should look at."""
     from penstock.store.pipeline import doctor as pipelines  # a worker does without
 
-    with ground.db.read() as tx:
+    with ground.db.read(patient=True) as tx:
         found = [*checks.violations(tx, ground.config.grace_seconds), *pipelines.violations(tx)]
         warned = [*checks.warnings(tx), *pipelines.warnings(tx)]
         return Health(tuple(found), tuple(warned), len(checks.CHECKS) + 1)
@@ -131,9 +131,11 @@ def forget(
         before = tx.time() - age
     removed = 0
     while True:
-        batch = ground.db.transact(lambda tx: prune.finished_jobs(tx, before, wanted, tenant_id))
+        batch = ground.db.transact(lambda tx: prune.finished_jobs(tx, before, wanted, tenant_id), patient=True)
         removed += batch
         if batch < prune.BATCH:
             break
-    others = ground.db.transact(lambda tx: prune.old_rows(tx, before)) if statuses is None and tenant_id is None else {}
+    if statuses is not None or tenant_id is not None:
+        return {"jobs": removed}
+    others = ground.db.transact(lambda tx: prune.old_rows(tx, before), patient=True)
     return {"jobs": removed, **others}

@@ -27,7 +27,7 @@ def copy_database(source: Database, target: Database, progress: Progress = _sile
     schema.verify(source)
     schema.upgrade(target)
     copied: dict[str, int] = {}
-    with source.write() as reading, target.write() as writing:
+    with source.write(patient=True) as reading, target.write(patient=True) as writing:
         for table in (jobs, definitions):
             if writing.scalar(select(func.count()).select_from(table)):
                 raise Conflict(

@@ -11,7 +11,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -19,22 +19,25 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, CursorResult, Engine, create_engine, literal
 from sqlalchemy import exc as sa_exc
-from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine import URL
 from sqlalchemy.sql import ColumnElement, Executable
 
 from penstock.core.clock import Clock
 from penstock.core.errors import DatabaseUnavailable, InvalidInput
-from penstock.store import failpoints
+from penstock.store import failpoints, urls
 from penstock.store.dialects import Dialect, dialect_for
 from penstock.store.dialects.base import Bare
 from penstock.store.dialects.sqlite import begin_to_write
-from penstock.store.faults import is_disconnect, is_transient, translated
+from penstock.store.faults import is_disconnect, is_left, is_read_only, is_transient, translated
 from penstock.store.guest import guest_connection
 from penstock.store.types import UtcTime
 
 T = TypeVar("T")
 
 MAX_TRIES = 10
+STATEMENT_SECONDS = 20.0
+LEAVE_SECONDS = 1.0
+"""Threads that find out together that their connections are lost replace the pool once."""
 AT_HAND_SECONDS = 600.0
 """How long a connection is kept at hand before the pool has it back, which knows how old it may become."""
 
@@ -83,26 +86,47 @@ class Database:
     """A handle on one database. Safe to share between threads; not across a fork."""
 
     def __init__(
-        self, url: str | URL | Engine, clock: Clock | None = None, *, pool_size: int = 10, busy_timeout: float = 30.0
+        self,
+        url: str | URL | Engine,
+        clock: Clock | None = None,
+        *,
+        pool_size: int = 10,
+        busy_timeout: float = 30.0,
+        statement_seconds: float = STATEMENT_SECONDS,
+        beside: bool = False,
     ) -> None:
-        if isinstance(url, Engine):
-            self.engine = url
-            self._owns_engine = False
-        else:
+        """With `beside`, an engine is only the example for connections of our own; else its own connections are used."""
+        self._given = url
+        self._owns_engine = beside or not isinstance(url, Engine)
+        if not isinstance(url, Engine):
             self.engine = make_engine(url, pool_size=pool_size, busy_timeout=busy_timeout)
-            self._owns_engine = True
+        elif beside:
+            self.engine = dialect_for(url.dialect.name).engine_beside(url, create_engine, pool_size, busy_timeout)
+        else:
+            self.engine = url
         self.dialect = dialect_for(self.engine.dialect.name)
         self.clock = clock
         self.busy_timeout = busy_timeout
-        self.has_short_way = self._owns_engine and self.dialect.has_short_way()
+        self.statement_seconds = statement_seconds
+        """How long one of our own short statements may take on PostgreSQL before its connection is given up as hung."""
+        self.has_short_way = self._owns_engine and self.dialect.has_short_way(self.engine)
         """Whether `at_once` may be used: on an engine of our own making, whose driver and settings we know."""
         self._marks = {"penstock_own": True} if self.has_short_way else {}
         self._at_hand: list[tuple[int, Any]] = []
         """The connection of the last short write, with the process that it belongs to: two visits to the pool would take as
         long as a statement."""
+        self._left_at = float("-inf")
         self._writing = threading.Lock()
         self.before_close: list[Callable[[], None]] = []
         """What must stop using this database before its connections go."""
+
+    def beside(self, pool_size: int, statement_seconds: float) -> Database:
+        """Another handle on the same database, with connections of its own. They are opened as ours are: nothing that a URL or
+        an engine says of them is lost on the way."""
+        return Database(
+            self._given, self.clock, pool_size=pool_size, busy_timeout=self.busy_timeout,
+            statement_seconds=min(statement_seconds, self.statement_seconds), beside=isinstance(self._given, Engine),
+        )  # fmt: skip
 
     @property
     def url(self) -> URL:
@@ -120,20 +144,47 @@ class Database:
         return self.dialect.machine_time()
 
     @contextmanager
-    def read(self) -> Iterator[Tx]:
-        """A read transaction: one snapshot on SQLite, one statement after another on PostgreSQL."""
-        with translated(self.url), self.engine.connect() as conn, conn.begin():
+    def read(self, *, patient: bool = False) -> Iterator[Tx]:
+        """A read transaction: one snapshot on SQLite, one statement after another on PostgreSQL. With `patient`, its statements
+        may take as long as they like."""
+        with self._connected(patient) as conn, conn.begin():
             yield Tx(conn, self.dialect, self.moment())
 
     @contextmanager
-    def write(self) -> Iterator[Tx]:
+    def write(self, *, patient: bool = False) -> Iterator[Tx]:
         """A write transaction, committed when the block ends well. On SQLite it holds the one write lock from its start."""
-        with translated(self.url), self.engine.connect() as plain:
+        with self._connected(patient) as plain:
             conn = plain.execution_options(penstock_write=True, **self._marks)
             with self._turn(), conn.begin():
                 yield Tx(conn, self.dialect, self.moment())
                 failpoints.reach("commit.before")
             failpoints.reach("commit.after")
+
+    @contextmanager
+    def _connected(self, patient: bool) -> Iterator[Connection]:
+        with translated(self.url), self.engine.connect() as conn:
+            driver = conn.connection.dbapi_connection
+            if not self._owns_engine:
+                self.dialect.settle(driver)
+            with self.dialect.patience(driver, None if patient else self.statement_seconds):
+                try:
+                    yield conn
+                except sa_exc.DBAPIError as error:
+                    if is_left(error):
+                        conn.invalidate(error)
+                        self._leave()
+                    elif error.connection_invalidated:
+                        self._leave()
+                    raise
+
+    def _leave(self) -> None:
+        """The server, or the way to it, is no longer what it was: every connection is opened anew."""
+        while self._at_hand:
+            with suppress(IndexError):
+                self._at_hand.pop()[1].invalidate()
+        if self._owns_engine and time.monotonic() - self._left_at > LEAVE_SECONDS:
+            self._left_at = time.monotonic()
+            self.engine.dispose()
 
     def _turn(self) -> AbstractContextManager[None]:
         return nullcontext() if self.dialect.many_writers else self._one_after_another()
@@ -158,7 +209,7 @@ class Database:
                 return way(work)
         except Exception as error:
             cause = _cause(error)
-            if is_transient(cause) or (retry_disconnects and is_disconnect(cause)):
+            if is_transient(cause) or is_read_only(cause) or (retry_disconnects and is_disconnect(cause)):
                 return None
             raise
 
@@ -172,12 +223,14 @@ class Database:
             try:
                 bare: Any = Bare(borrowed)
                 failpoints.reach("commit.before")
-                done = work(Tx(bare, self.dialect, self.moment()))
+                with self.dialect.patience(connection, self.statement_seconds):
+                    done = work(Tx(bare, self.dialect, self.moment()))
                 failpoints.reach("commit.after")
-            except BaseException:
-                lost = connection.closed
+            except BaseException as error:
+                lost = connection.closed or is_left(error)
                 if lost:
                     borrowed.invalidate()
+                    self._leave()
                 else:
                     borrowed.close()
                 raise
@@ -233,21 +286,27 @@ class Database:
         self._keep(borrowed)
         return done
 
-    def transact(self, work: Callable[[Tx], T], *, retry_disconnects: bool = False) -> T:
+    def transact(self, work: Callable[[Tx], T], *, retry_disconnects: bool = False, patient: bool = False) -> T:
         """Run `work` in a write transaction, again when the database says that only luck was missing.
 
         Serialization failures, deadlocks and SQLite's busy answers are tried again. A lost connection leaves the
         outcome of COMMIT unknown: only work that is idempotent by its ids may ask for `retry_disconnects`.
         """
-        deadline = time.monotonic() + self.busy_timeout
+        began = time.monotonic()
         for attempt in range(MAX_TRIES):
             try:
-                with self.write() as tx:
+                with self.write(patient=patient) as tx:
                     return work(tx)
             except Exception as error:
                 cause = _cause(error)
-                again = is_transient(cause) or (retry_disconnects and is_disconnect(cause))
-                if not again or attempt == MAX_TRIES - 1 or time.monotonic() > deadline:
+                if is_transient(cause):
+                    patience = self.busy_timeout
+                elif retry_disconnects and is_disconnect(cause):
+                    # A connection that hung deserves a second try, on a new one, however long the first took.
+                    patience = min(self.busy_timeout, self.statement_seconds) if attempt else float("inf")
+                else:
+                    raise
+                if attempt == MAX_TRIES - 1 or time.monotonic() - began > patience:
                     raise
             time.sleep(min(2.0, 0.01 * 2**attempt) * random.random())
         raise AssertionError("unreachable")
@@ -277,12 +336,7 @@ def _cause(error: Exception) -> BaseException:
 
 
 def make_engine(url: str | URL, *, pool_size: int = 10, busy_timeout: float = 30.0) -> Engine:
-    try:
-        parsed = make_url(url)
-    except sa_exc.ArgumentError as error:
-        raise InvalidInput(
-            f"{str(url)!r} is not a database URL. Expected sqlite:///path/to/jobs.db or postgresql://user@host/database."
-        ) from error
+    parsed = urls.parsed(url)
     backend = parsed.get_backend_name()
     dialect = dialect_for(backend)
     if backend == "sqlite":

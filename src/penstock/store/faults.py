@@ -22,6 +22,9 @@ from penstock.core.errors import (
 from penstock.store.failpoints import InjectedDisconnect
 
 RETRYABLE_SQLSTATES = {"40001", "40P01", "55P03"}
+READ_ONLY = "25006"
+LEAVE_SQLSTATES = {READ_ONLY, "57P01", "57P02", "57P03"}
+"""Read-only, although it was not when we connected; shut down by its operator; by a crash; not yet, or no longer, open."""
 ACTIVE_DEDUPE = "uq_penstock_jobs_active_dedupe"
 MISSING_TABLE = "Penstock's tables are not there. Run: penstock db upgrade"
 
@@ -41,6 +44,17 @@ def is_transient(error: BaseException) -> bool:
     if isinstance(error, exc.IntegrityError) and ACTIVE_DEDUPE in text:
         return True  # a job of that dedupe key came between our look and our write: the next look sees it
     return "database is locked" in text or "database table is locked" in text
+
+
+def is_left(error: BaseException) -> bool:
+    """The server was demoted, or goes down: this connection is to be given up at once, so that the next finds the server that
+    took over."""
+    return sqlstate(error) in LEAVE_SQLSTATES
+
+
+def is_read_only(error: BaseException) -> bool:
+    """A PostgreSQL server takes no writes: nothing was done, and another connection may reach one that does."""
+    return sqlstate(error) == READ_ONLY
 
 
 def is_disconnect(error: BaseException) -> bool:
@@ -81,8 +95,14 @@ def translate(error: exc.DBAPIError, url: URL) -> DatabaseError | None:
         )
     if "no such table: penstock_" in lowered or (sqlstate(error) == "42P01" and "penstock_" in lowered):
         return SchemaOutdated(MISSING_TABLE)
+    if "invalid connection option" in lowered:
+        return DatabaseUnavailable(f"{shown} has a setting that PostgreSQL's driver does not know: {text.strip()}.")
     if "no such column" in lowered or sqlstate(error) == "42703":
         return None
+    if sqlstate(error) == "57014":
+        return DatabaseUnavailable(
+            f"{shown} took longer than Penstock waits ({text.strip()}). Nothing was done. Look for a long transaction on it."
+        )
     if is_disconnect(error):
         first = text.strip().splitlines()[0] if text.strip() else type(error.orig).__name__
         return DatabaseUnavailable(f"{shown} does not answer: {first}")

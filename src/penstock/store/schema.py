@@ -98,7 +98,7 @@ def upgrade(db: Database, target: str = HEAD) -> tuple[str | None, str]:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
-            with db.write() as tx:
+            with db.write(patient=True) as tx:
                 _begin(tx)
                 _migrate_or_refuse(tx.conn, target)
                 if target == HEAD:

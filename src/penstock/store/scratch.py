@@ -9,16 +9,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sqlalchemy import text
-from sqlalchemy.engine import make_url
 
+from penstock.core.errors import InvalidInput
+from penstock.store import urls
 from penstock.store.database import Database
+from penstock.store.dialects.link import is_pooled
 from penstock.store.schema import upgrade
 
 
 @contextmanager
 def scratch(url: str) -> Iterator[str]:
     """The URL of an empty, migrated store: a file in the same directory, or a schema on the same server. Gone afterwards."""
-    parsed = make_url(url)
+    parsed = urls.parsed(url)
     if parsed.get_backend_name() == "sqlite":
         with tempfile.TemporaryDirectory(
             prefix="penstock-bench-", dir=Path(parsed.database or ".").resolve().parent
@@ -29,6 +31,8 @@ def scratch(url: str) -> Iterator[str]:
     db = Database(url)
     try:
         with db.write() as tx:
+            if is_pooled(tx.conn.connection.dbapi_connection):
+                raise InvalidInput("This needs a direct connection to PostgreSQL, not one through a pooler.")
             tx.run(text(f"CREATE SCHEMA {name}"))
         try:
             inside = parsed.update_query_dict({"options": f"-csearch_path={name}"})

@@ -28,14 +28,14 @@ class Borrowed(Database):
         self._owns_engine = self.has_short_way = False
 
     @contextmanager
-    def read(self) -> Iterator[Tx]:
+    def read(self, *, patient: bool = False) -> Iterator[Tx]:
         yield self._tx
 
     @contextmanager
-    def write(self) -> Iterator[Tx]:
+    def write(self, *, patient: bool = False) -> Iterator[Tx]:
         yield self._tx
 
-    def transact(self, work: Callable[[Tx], T], *, retry_disconnects: bool = False) -> T:
+    def transact(self, work: Callable[[Tx], T], *, retry_disconnects: bool = False, patient: bool = False) -> T:
         return work(self._tx)
 
 

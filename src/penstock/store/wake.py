@@ -8,7 +8,6 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Collection
-from select import POLLIN, poll
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -16,6 +15,7 @@ from sqlalchemy import select, text
 
 from penstock.core.status import JobStatus
 from penstock.store.database import Database, Tx
+from penstock.store.dialects.link import Readiness, is_pooled, is_psycopg, patience
 from penstock.store.dialects.postgresql import CHANNEL
 from penstock.store.dialects.sqlite import be_patient
 from penstock.store.tables import in_status, jobs
@@ -23,6 +23,11 @@ from penstock.store.types import UtcTime
 
 PROBE_SECONDS = 30.0
 """How often a silent LISTEN session is asked whether it is still there: a half-open link looks just like silence."""
+
+PATIENCE_SECONDS = 10.0
+"""How long the LISTEN session may take to answer such a question."""
+DEAF_SECONDS = 300.0
+"""How long it is taken for granted that a pooler is in the way."""
 
 
 class Ear(Protocol):
@@ -50,27 +55,35 @@ def _own_session(db: Database) -> Any:
 
 
 class PostgresEar:
-    """A LISTEN session. It is opened again, and counts as news, whenever it was lost."""
+    """A LISTEN session. It is opened again, and counts as news, whenever it was lost.
+
+    Behind a pooler in transaction mode no session is ours to listen on. Then there is nothing to hear, and whoever waits is
+    left to poll; from time to time it is looked at again."""
 
     def __init__(self, db: Database, queues: Collection[str] | None = None) -> None:
         self._db = db
         self._queues = None if queues is None else {name[:1000] for name in queues}
         self._session: Any = None
         self._probe_at = 0.0
+        self._deaf_until = 0.0
 
     def wait(self, timeout: float) -> bool:
+        if time.monotonic() < self._deaf_until:
+            time.sleep(timeout)
+            return False
         if self._session is None:
             self._open()
             return True  # what was said while nobody listened is not said again
         pgconn = self._session.pgconn
         try:
             if time.monotonic() >= self._probe_at:
-                self._session.execute("SELECT 1")
+                with patience(self._session, PATIENCE_SECONDS):
+                    self._session.execute("SELECT 1")
                 self._probe_at = _later()
                 return True  # what is said meanwhile the driver keeps to itself
             if self._news(pgconn):
                 return True
-            if self._said.poll(timeout * 1000):
+            if self._said.readable(timeout):
                 pgconn.consume_input()
             return self._news(pgconn)
         except BaseException:
@@ -87,13 +100,17 @@ class PostgresEar:
     def _open(self) -> None:
         session = _own_session(self._db)
         try:
-            session.autocommit = True
-            session.execute(f"LISTEN {CHANNEL}")
+            if not is_psycopg(session) or is_pooled(session):
+                session.close()
+                self._deaf_until = time.monotonic() + DEAF_SECONDS
+                return
+            with patience(session, PATIENCE_SECONDS):
+                session.autocommit = True
+                session.execute(f"LISTEN {CHANNEL}")
         except BaseException:
             session.close()
             raise
-        self._said = poll()
-        self._said.register(session.pgconn.socket, POLLIN)
+        self._said = Readiness(session.pgconn.socket)
         self._session, self._probe_at = session, _later()
 
     def close(self) -> None:

@@ -200,7 +200,7 @@ class _Transaction:
     """`db.write()` that is ended by hand."""
 
     def __init__(self, ground: Ground) -> None:
-        self._manager = ground.db.write()
+        self._manager = ground.db.write(patient=True)  # the job's own statements, too
         self.tx: Tx = self._manager.__enter__()
 
     def commit(self) -> None:

@@ -23,7 +23,6 @@ from penstock.queue.ground import Ground
 from penstock.queue.identity import process_identity
 from penstock.queue.recover import recover
 from penstock.run.context import Runner
-from penstock.store.database import Database
 from penstock.store.wake import ear
 from penstock.worker.boarding import Boarding
 from penstock.worker.completer import Completer
@@ -41,6 +40,9 @@ STOP_SECONDS = 5.0
 
 SHUTDOWN = "the worker was shut down"
 OWN_CONNECTIONS = 3
+LEAST_PATIENCE = 1.0
+"""How long the worker waits for an answer of the database at least; else a third of the lease, so that a hung connection is given
+up while there is time to renew the lease on another."""
 YOUNG_OBJECTS = 20_000
 """How many new objects there may be before the first of them are looked at for garbage."""
 TURN_SECONDS = 0.001
@@ -106,12 +108,8 @@ class Worker:
             raise InvalidInput("This worker was started before. Make a new one with app.worker().")
         self._started = True
         # Connections of our own: jobs that hold all of the application's must not keep us from extending leases.
-        self._db = Database(
-            self._ground.db.engine.url,
-            self._ground.db.clock,
-            pool_size=OWN_CONNECTIONS,
-            busy_timeout=self._ground.config.busy_timeout,
-        )
+        patience = max(LEAST_PATIENCE, self.offer.lease_seconds / 3)
+        self._db = self._ground.db.beside(OWN_CONNECTIONS, statement_seconds=patience)
         ground = replace(self._ground, db=self._db)
         self._wire(ground)
         patiently(lambda: recover(ground))

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.engine import URL
+from sqlalchemy.pool import QueuePool
 from sqlalchemy.sql import ColumnElement, Executable
 
 from penstock.store.hot import Alike, ClaimRequest, Closed, Closing, Gate, NewJob, Rehearsed, Success, Taken, Written
@@ -28,6 +29,14 @@ class Bare:
         self.connection = connection
 
 
+def pool_beside(engine: Engine, pool_size: int, busy_timeout: float, **options: Any) -> QueuePool:
+    """A pool whose connections are opened as those of `engine`: by the same creator, and heard by the same listeners."""
+    theirs = engine.pool
+    return QueuePool(
+        theirs._creator, pool_size=pool_size, max_overflow=pool_size, timeout=busy_timeout, _dispatch=theirs.dispatch, **options
+    )  # fmt: skip
+
+
 class Dialect(Protocol):
     name: ClassVar[str]
     driver_name: ClassVar[str]
@@ -42,8 +51,22 @@ class Dialect(Protocol):
         self, url: URL, factory: Callable[..., Engine], pool_size: int, busy_timeout: float
     ) -> Engine: ...
 
-    def has_short_way(self) -> bool:
-        """Whether the driver can what `Database.at_once` needs."""
+    def engine_beside(
+        self, engine: Engine, factory: Callable[..., Engine], pool_size: int, busy_timeout: float
+    ) -> Engine:
+        """An engine with connections of its own, which are opened as those of an engine that somebody else made."""
+        ...
+
+    def has_short_way(self, engine: Engine) -> bool:
+        """Whether the engine's driver can what `Database.at_once` needs."""
+        ...
+
+    def settle(self, connection: Any) -> None:
+        """Prepare a driver's connection for our use; once for each."""
+        ...
+
+    def patience(self, connection: Any, seconds: float | None) -> AbstractContextManager[None]:
+        """How long the driver's connection waits for each answer inside the block."""
         ...
 
     def is_alive(self, connection: Any) -> bool:

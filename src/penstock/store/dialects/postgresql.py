@@ -6,10 +6,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from select import POLLIN, poll
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 from uuid import UUID
 
@@ -19,9 +19,11 @@ from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.sql import ColumnElement, Executable
 
 from penstock.core.decide import Resolution
+from penstock.core.errors import InvalidInput
 from penstock.core.nouns import Claim
 from penstock.core.payload import dumps
-from penstock.store.dialects.base import NAMED, Bare
+from penstock.store.dialects import link
+from penstock.store.dialects.base import NAMED, Bare, pool_beside
 from penstock.store.hot import (
     RETRY_MODES,
     Alike,
@@ -54,7 +56,7 @@ CONNECT_ARGS = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
     "application_name": "penstock",
-    "prepare_threshold": 1,
+    "prepare_threshold": 1,  # none behind a pooler: see `link.settle`
 }
 
 
@@ -69,10 +71,10 @@ class PostgresDialect:
     def create_engine(self, url: URL, factory: Callable[..., Engine], pool_size: int, busy_timeout: float) -> Engine:
         if url.drivername in ("postgresql", "postgres"):
             url = url.set(drivername="postgresql+psycopg")
+        url, settling = _settings_in(url)
         connect_args = {key: value for key, value in CONNECT_ARGS.items() if key not in url.query}
-        if url.query.get("prepare_threshold") == "0":  # a pooler that cannot carry prepared statements
-            url = url.difference_update_query(["prepare_threshold"])
-            connect_args["prepare_threshold"] = None
+        if settling.threshold is not None:
+            connect_args["prepare_threshold"] = settling.threshold
         engine = factory(
             url,
             pool_size=pool_size,
@@ -84,14 +86,29 @@ class PostgresDialect:
             use_native_hstore=False,
             connect_args=connect_args,
         )
-        event.listen(engine.pool, "checkout", _leave_the_dead)
-        event.listen(engine.pool, "reset", _reset)
-        return engine
+        return _watched(engine, settling)
 
-    def has_short_way(self) -> bool:
+    def engine_beside(
+        self, engine: Engine, factory: Callable[..., Engine], pool_size: int, busy_timeout: float
+    ) -> Engine:
+        """Connections are opened as the given engine opens them; what is done with them is our own."""
+        if not _by_psycopg(engine):
+            return factory(engine.url, pool=pool_beside(engine, pool_size, busy_timeout))
+        pool = pool_beside(engine, pool_size, busy_timeout, recycle=1800, use_lifo=True, reset_on_return=None)
+        return _watched(factory(engine.url, pool=pool, use_native_hstore=False), _Settling())
+
+    def has_short_way(self, engine: Engine) -> bool:
+        if not _by_psycopg(engine):
+            return False
         from penstock.store.dialects import wire
 
         return wire.CAN
+
+    def settle(self, connection: Any) -> None:
+        link.settle(connection)
+
+    def patience(self, connection: Any, seconds: float | None) -> AbstractContextManager[None]:
+        return link.patience(connection, seconds)
 
     def is_alive(self, connection: Any) -> bool:
         return _is_alive(connection)
@@ -244,6 +261,47 @@ def _is_idle(driver: Any) -> bool:
     return status is not None and int(status) == 0
 
 
+@dataclass(frozen=True, slots=True)
+class _Settling:
+    """What the operator said in the URL of the connections that it opens."""
+
+    pooler: link.Pooler | None = None
+    threshold: int | None = None
+
+    @property
+    def prepare(self) -> bool | None:
+        return None if self.threshold is None else self.threshold > 0
+
+
+def _settings_in(url: URL) -> tuple[URL, _Settling]:
+    """Take `pooler` and `prepare_threshold` out of a URL: libpq does not know them."""
+    pooler, threshold = url.query.get("pooler"), url.query.get("prepare_threshold")
+    if pooler not in (None, "session", "transaction"):
+        raise InvalidInput(
+            f"pooler={pooler} in the database URL is not known. Use pooler=transaction or pooler=session."
+        )
+    if threshold is not None and not (isinstance(threshold, str) and threshold.isdecimal()):
+        raise InvalidInput(
+            f"prepare_threshold={threshold} in the database URL is not a number. Use 0 for no prepared statements."
+        )
+    settling = _Settling(cast("link.Pooler | None", pooler), None if threshold is None else int(threshold))
+    return url.difference_update_query(["pooler", "prepare_threshold"]), settling
+
+
+def _by_psycopg(engine: Engine) -> bool:
+    return engine.dialect.driver == "psycopg"
+
+
+def _watched(engine: Engine, settling: _Settling) -> Engine:
+    def settle(connection: Any, _record: Any) -> None:
+        link.settle(connection, settling.pooler, settling.prepare)
+
+    event.listen(engine.pool, "connect", settle)
+    event.listen(engine.pool, "checkout", _leave_the_dead)
+    event.listen(engine.pool, "reset", _reset)
+    return engine
+
+
 def _reset(connection: Any, _record: Any, _state: Any) -> None:
     """Roll back what was left open. Most often nothing was, and the driver takes its time to find that out."""
     if connection.pgconn.transaction_status != 0:
@@ -260,9 +318,8 @@ def _is_alive(connection: Any) -> bool:
     """What the server said is read here, which costs a microsecond where a ping costs a round trip."""
     pgconn = connection.pgconn
     try:
-        said = poll()
-        said.register(pgconn.socket, POLLIN)
-        while said.poll(0):
+        said = link.Readiness(pgconn.socket)
+        while said.readable(0):
             pgconn.consume_input()
     except Exception:
         return False

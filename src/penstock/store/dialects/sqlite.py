@@ -10,7 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
@@ -29,6 +29,7 @@ from penstock.core.nouns import Claim
 from penstock.core.payload import dumps
 from penstock.core.position import place, step
 from penstock.store import failpoints
+from penstock.store.dialects.base import pool_beside
 from penstock.store.hot import (
     NOTHING_TAKEN,
     RETRY_MODES,
@@ -54,6 +55,12 @@ _clock = ForwardClock()
 _lock = threading.Lock()
 
 
+def _listened(engine: Engine) -> Engine:
+    event.listen(engine, "connect", _prepare_connection)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
 class SqliteDialect:
     name: ClassVar[str] = "sqlite"
     driver_name: ClassVar[str] = "sqlite3"
@@ -70,12 +77,27 @@ class SqliteDialect:
             max_overflow=pool_size,
             pool_timeout=busy_timeout,
         )
-        event.listen(engine, "connect", _prepare_connection)
-        event.listen(engine, "begin", _begin)
-        return engine
+        return _listened(engine)
 
-    def has_short_way(self) -> bool:
-        return True
+    def engine_beside(
+        self, engine: Engine, factory: Callable[..., Engine], pool_size: int, busy_timeout: float
+    ) -> Engine:
+        if engine.pool._creator.__module__.startswith("sqlalchemy."):  # nobody's own: the file is all there is to know
+            return self.create_engine(engine.url, factory, pool_size, busy_timeout)
+        beside = factory(engine.url, pool=pool_beside(engine, pool_size, busy_timeout))
+        event.listen(
+            beside, "connect", lambda dbapi, _: dbapi.execute(f"PRAGMA busy_timeout={busy_timeout * 1000:.0f}")
+        )
+        return _listened(beside)
+
+    def has_short_way(self, engine: Engine) -> bool:
+        return engine.dialect.driver == "pysqlite"
+
+    def settle(self, connection: Any) -> None:
+        """Nothing to do: a file has nobody at its other end."""
+
+    def patience(self, connection: Any, seconds: float | None) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def is_alive(self, connection: Any) -> bool:
         return True  # a file does not hang up

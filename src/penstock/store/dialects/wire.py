@@ -12,7 +12,6 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import zip_longest
-from select import POLLIN, POLLOUT, poll
 from typing import Any
 from uuid import UUID
 
@@ -23,6 +22,7 @@ from psycopg.errors import error_from_result
 
 from penstock.core.ids import id_of
 from penstock.store.dialects.base import NAMED
+from penstock.store.dialects.link import Deadline, Readiness
 
 CAN = psycopg.capabilities.has_pipeline()
 """Whether this libpq can: from version 14 on."""
@@ -94,7 +94,7 @@ def _ask(borrowed: Any, statements: Sequence[Statement], begin: bool) -> list[An
                 pgconn.send_query_prepared(name, values, None, form)
             asked.append(_WANTED)
         pgconn.pipeline_sync()
-        answers = _answers(pgconn)
+        answers = _answers(connection)
         pgconn.exit_pipeline_mode()
     except BaseException:
         connection.close()  # half a conversation: nobody can go on with it
@@ -183,21 +183,26 @@ def decoded(result: Any, columns: Sequence[_Reader]) -> Iterator[tuple[Any, ...]
     return zip(*[map(read.__getitem__, [value(row, n) for row in rows]) for n, read in enumerate(columns)], strict=True)
 
 
-def _answers(pgconn: Any) -> list[Any]:
-    """Send what is left to send, and read until the server is in step with us. Waits without holding the interpreter."""
-    waiting = poll()
-    waiting.register(pgconn.socket, POLLIN)
+def _answers(connection: Any) -> list[Any]:
+    """Send what is left to send, and read until the server is in step with us. Waits without holding the interpreter, and no
+    longer than the connection's patience."""
+    pgconn = connection.pgconn
+    deadline = Deadline(connection, getattr(connection, "penstock_patience", None))
+    waiting = Readiness(pgconn.socket)
     while pgconn.flush():
-        waiting.modify(pgconn.socket, POLLIN | POLLOUT)
-        if any(what & POLLIN for _, what in waiting.poll()):
+        readable, writable = waiting.writable(deadline.left())
+        if readable:
             pgconn.consume_input()
-        waiting.modify(pgconn.socket, POLLIN)
+        elif not writable:
+            deadline.check()
     answers: list[Any] = []
     between = False
     while True:
         while pgconn.is_busy():
-            waiting.poll()
-            pgconn.consume_input()
+            if waiting.readable(deadline.left()):
+                pgconn.consume_input()
+            else:
+                deadline.check()
         result = pgconn.get_result()
         if result is None:
             if between or pgconn.status != pq.ConnStatus.OK:
