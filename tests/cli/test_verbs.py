@@ -171,3 +171,34 @@ def test_help_names_the_exit_codes(penstock: Shell) -> None:
     told = penstock.well("--help").out
     assert "Exit codes" in told and "4" in told
     assert penstock.well("--version").out.startswith("penstock ")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--pipeline", "lab"], "--pipeline cannot be used with --api"),
+        (["--app", "shop:app", "--pipeline", "lab"], "--pipeline cannot be used with --api"),
+        (["--app", "shop:app", "--database-url", "sqlite:///x.db"], "--database-url cannot be used with --api"),
+        (["--app", "shop:app"], "--api needs --token"),
+    ],
+)
+def test_a_worker_over_the_api_refuses_what_needs_a_database(penstock: Shell, options: list[str], said: str) -> None:
+    answer = penstock("worker", "--api", "http://127.0.0.1:9", *options)
+    assert answer.code == 2
+    assert said in answer.err
+
+
+def test_a_worker_over_the_api_refuses_a_lease_that_the_service_would_refuse(penstock: Shell, tmp_path: Path) -> None:
+    commands = tmp_path / "commands.toml"
+    commands.write_text("")
+    answer = penstock(
+        "worker", "--api", "http://127.0.0.1:9", "--token", "pst_x", "--commands", str(commands), "--lease", "0"
+    )
+    assert answer.code == 2
+    assert "lease" in answer.err
+
+
+def test_a_token_is_for_the_api(penstock: Shell) -> None:
+    answer = penstock("worker", "--app", "shop:app", "--token", "pst_x")
+    assert answer.code == 2
+    assert "--token" in answer.err

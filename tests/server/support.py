@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
+import uvicorn
 from fastapi import FastAPI
 
 from penstock import Penstock
 from penstock.queue.access import create_token
+from tests.support.ports import free_port
 
 BOOTSTRAP = "bootstrap-token-of-the-tests"
 ROLES = ("super_admin", "tenant_admin", "operator", "viewer", "worker")
@@ -77,3 +82,23 @@ class World:
             _, token = create_token(self.penstock.ground, role, f"{role} of {owner or 'all'}", owner or None)
             self.tokens[role, owner] = token
         return self.tokens[role, owner]
+
+
+@contextmanager
+def served(world: World) -> Iterator[str]:
+    """The app behind real uvicorn on loopback."""
+    port = free_port()
+    server = uvicorn.Server(
+        uvicorn.Config(world.app, host="127.0.0.1", port=port, log_config=None, timeout_graceful_shutdown=1)
+    )
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        end = time.monotonic() + 20
+        while not server.started:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join(20)

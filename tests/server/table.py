@@ -86,6 +86,8 @@ ROUTES: dict[tuple[str, str], Route] = {
     ("DELETE", "/api/v1/tokens/{token_id}"): Route("manage", owned="token"),
     ("GET", "/api/v1/audit"): Route("manage"),
     ("POST", "/api/v1/worker/jobs/claim"): Route("work", {"worker_id": "w", "keys": ["no-such-key"]}),
+    ("POST", "/api/v1/worker/jobs/heartbeat"): Route("work", {"runs": [{**RUN, "job_id": ANY_ID}]}),
+    ("POST", "/api/v1/worker/jobs/release"): Route("work", {"runs": [{**RUN, "job_id": ANY_ID}]}),
     ("POST", "/api/v1/worker/jobs/{job_id}/heartbeat"): Route("work", RUN, "run"),
     ("POST", "/api/v1/worker/jobs/{job_id}/complete"): Route("work", RUN, "run"),
     ("POST", "/api/v1/worker/jobs/{job_id}/fail"): Route("work", {**RUN, "error": "e"}, "run"),

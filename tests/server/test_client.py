@@ -130,7 +130,7 @@ def test_a_worker_without_a_database_runs_jobs(world: World) -> None:
         runner.register(key, call, "thread")
     with client_of(world, "worker") as client:
         worker = RemoteWorker(client, [runner], concurrency=3, grace=5, lease=1.5, wait=0.2)
-        thread = threading.Thread(target=worker.run)
+        thread = threading.Thread(target=worker.run, daemon=True)
         thread.start()
         good, bad, long = acme.enqueue("add", {"a": 2, "b": 3}), acme.enqueue("break"), acme.enqueue("wait")
         other = world.penstock.as_tenant("bolt").enqueue("add", {"a": 1, "b": 1})
@@ -146,3 +146,60 @@ def test_a_worker_without_a_database_runs_jobs(world: World) -> None:
         thread.join(20)
         assert not thread.is_alive()
     assert world.penstock.as_tenant("bolt").jobs.get(other.id).status == "queued"
+
+
+BROKEN = {
+    "html": httpx.Response(200, html="<h1>Sign in</h1>"),
+    "empty": httpx.Response(200),
+    "cut": httpx.Response(200, content=b'{"counts": {"queued"'),
+    "another shape": httpx.Response(200, json={"counts": 7}),
+    "a list": httpx.Response(200, json=[1]),
+    "deep": httpx.Response(200, content=b"[" * 100_000),
+    "not utf-8": httpx.Response(200, content=b'{"a": "\xff"}'),
+    "redirect": httpx.Response(302, headers={"location": "/login"}),
+    "gateway": httpx.Response(502, html="<h1>Bad gateway</h1>", headers=[(b"retry-after", b"\xb2")]),
+    "odd error": httpx.Response(500, json={"code": 7, "detail": [], "faults": 3}),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_an_answer_that_is_not_penstocks_is_an_api_error(kind: str) -> None:
+    def answer(_request: httpx.Request) -> httpx.Response:
+        given = BROKEN[kind]
+        return httpx.Response(given.status_code, headers=given.headers, content=given.content)
+
+    transport = httpx.MockTransport(answer)
+    with (
+        Client("http://penstock.test", "t", retries=1, transport=transport) as client,
+        pytest.raises(ApiError) as told,
+    ):
+        client.summary()
+
+    async def asynchronously() -> None:
+        async with AsyncClient("http://penstock.test", "t", retries=1, transport=transport) as client:
+            await client.summary()
+
+    with pytest.raises(ApiError) as also:
+        asyncio.run(asynchronously())
+    for error in (told.value, also.value):
+        assert (error.status, error.code) == (BROKEN[kind].status_code, "not_penstock")
+        assert "http://penstock.test/api/v1/jobs/summary" in str(error)
+
+
+def test_a_body_that_cannot_be_decompressed_is_an_api_error() -> None:
+    transport = httpx.MockTransport(
+        lambda _request: httpx.Response(200, headers={"content-encoding": "gzip"}, stream=httpx.ByteStream(b"no gzip"))
+    )
+    with Client("http://penstock.test", "t", retries=0, transport=transport) as client, pytest.raises(ApiError) as told:
+        client.summary()
+    assert told.value.code == "not_penstock"
+
+
+def test_a_client_with_other_options_has_connections_of_its_own() -> None:
+    with (
+        Client("http://penstock.test", "t", tenant="acme") as client,
+        client.with_options(timeout=2, retries=0) as other,
+    ):
+        assert (other.timeout, other.retries, client.timeout, client.retries) == (2, 0, 30.0, 3)
+        assert other.headers == client.headers
+        assert other._http is not client._http

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
+from penstock.queue.access import create_token
 from tests.server.support import World
 
 DEFINITION = {
@@ -176,6 +177,71 @@ def test_a_worker_claims_beats_completes_and_fails_over_http(world: World) -> No
     attempt = viewer.get(f"/api/v1/jobs/{second}/attempts").json()["items"][0]
     assert (attempt["status"], attempt["error_text"], attempt["attempt_no"]) == ("failed", "broken", 1)
     assert viewer.get(f"/api/v1/jobs/{first}").json()["result"] == {"ok": 1}
+
+
+def test_a_worker_keeps_many_runs_in_one_request(world: World) -> None:
+    jobs = _jobs(world, 4)
+    worker, viewer = world.client("worker"), world.client("viewer")
+    taken = worker.post("/api/v1/worker/jobs/claim", json={"worker_id": "far:1:x", "limit": 4}).json()["items"]
+    runs = [{"job_id": each["job_id"], "run_id": each["run_id"]} for each in taken]
+    world.penstock.as_tenant("acme").jobs.cancel(UUID(jobs[1]))
+    worker.post(f"/api/v1/worker/jobs/{jobs[2]}/complete", json={"run_id": runs[2]["run_id"]})
+    runs[0] |= {"progress": {"done": 1, "total": 4, "message": "a\u0000b"}, "stdout_tail": "half"}
+    runs[2] |= {"progress": {"done": 9}}
+    before = viewer.get(f"/api/v1/jobs/{jobs[3]}").json()["lease_expires_at"]
+    answer = worker.post("/api/v1/worker/jobs/heartbeat", json={"runs": runs, "lease_seconds": 600})
+    assert answer.status_code == 200, answer.text
+    told = answer.json()
+    assert told["lease_seconds"] == 600
+    assert [(each["job_id"], each["state"], each["cancel_requested"]) for each in told["items"]] == [
+        (jobs[0], "extended", False), (jobs[1], "extended", True), (jobs[2], "lost", False), (jobs[3], "extended", False),
+    ]  # fmt: skip
+    assert viewer.get(f"/api/v1/jobs/{jobs[3]}").json()["lease_expires_at"] > before
+    assert viewer.get(f"/api/v1/jobs/{jobs[0]}").json()["progress"] == {
+        "done": 1.0,
+        "total": 4.0,
+        "message": "a\ufffdb",
+    }
+    assert viewer.get(f"/api/v1/jobs/{jobs[0]}/logs").json()["stdout"] == "half"
+    assert viewer.get(f"/api/v1/jobs/{jobs[2]}").json()["progress"] is None
+
+
+def test_an_old_run_of_a_job_is_lost_although_the_new_one_is_kept(world: World) -> None:
+    [job] = _jobs(world, 1)
+    worker = world.client("worker")
+    [old] = worker.post("/api/v1/worker/jobs/claim", json={"worker_id": "w"}).json()["items"]
+    snooze = {"run_id": old["run_id"], "error": "later", "kind": "snoozed", "delay_seconds": 0}
+    assert worker.post(f"/api/v1/worker/jobs/{job}/fail", json=snooze).status_code == 200
+    [new] = worker.post("/api/v1/worker/jobs/claim", json={"worker_id": "w"}).json()["items"]
+    runs = [{"job_id": job, "run_id": each["run_id"]} for each in (old, new)]
+    told = worker.post("/api/v1/worker/jobs/heartbeat", json={"runs": runs}).json()["items"]
+    assert [each["state"] for each in told] == ["lost", "extended"]
+
+
+def test_a_claim_whose_answer_was_lost_is_asked_for_again(world: World) -> None:
+    jobs = _jobs(world, 3)
+    worker = world.client("worker")
+    asked = {"worker_id": "far:1:x", "limit": 2, "claim_id": str(uuid4())}
+    first = worker.post("/api/v1/worker/jobs/claim", json=asked).json()["items"]
+    again = worker.post("/api/v1/worker/jobs/claim", json={**asked, "again": True}).json()["items"]
+    assert [(each["job_id"], each["run_id"]) for each in first] == [(each["job_id"], each["run_id"]) for each in again]
+    assert {each["job_id"] for each in first} == set(jobs[:2])
+    _, token = create_token(world.penstock.ground, "worker", "another", "acme")
+    other = world.bare(Authorization=f"Bearer {token}")
+    [left] = other.post("/api/v1/worker/jobs/claim", json={**asked, "again": True}).json()["items"]
+    assert left["job_id"] == jobs[2]
+    assert left["run_id"] not in {each["run_id"] for each in first}
+
+
+def test_claims_that_were_never_started_go_back_untouched(world: World) -> None:
+    jobs = _jobs(world, 2)
+    worker = world.client("worker")
+    taken = worker.post("/api/v1/worker/jobs/claim", json={"worker_id": "w", "limit": 2}).json()["items"]
+    runs = [{"job_id": each["job_id"], "run_id": each["run_id"]} for each in taken]
+    assert worker.post("/api/v1/worker/jobs/release", json={"runs": runs}).json() == {"released": 2}
+    assert worker.post("/api/v1/worker/jobs/release", json={"runs": runs}).json() == {"released": 0}
+    found = [world.client("viewer").get(f"/api/v1/jobs/{job}").json() for job in jobs]
+    assert [(each["status"], each["attempt_count"]) for each in found] == [("queued", 0)] * 2
 
 
 EVENT_TRIGGER = {

@@ -9,41 +9,18 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-import uvicorn
 
 from penstock import Succeeded
 from penstock.store import claims
-from tests.server.support import BOOTSTRAP, World
+from tests.server.support import BOOTSTRAP, World, served
 from tests.support.ports import free_port
-
-
-@contextmanager
-def served(world: World) -> Iterator[str]:
-    """The app behind real uvicorn on loopback."""
-    port = free_port()
-    server = uvicorn.Server(
-        uvicorn.Config(world.app, host="127.0.0.1", port=port, log_config=None, timeout_graceful_shutdown=1)
-    )
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        end = time.monotonic() + 20
-        while not server.started:
-            assert time.monotonic() < end
-            time.sleep(0.02)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        server.should_exit = True
-        thread.join(20)
 
 
 def events(lines: Iterator[str]) -> Iterator[tuple[str, Any]]:

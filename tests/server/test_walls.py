@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import httpx
 import pytest
@@ -167,6 +167,31 @@ def test_a_workers_token_is_bound_to_its_tenant_and_queues(world: World) -> None
     wrong = worker.post(f"/api/v1/worker/jobs/{fast.id}/complete", json={"run_id": str(held.run_id)})
     assert (wrong.status_code, wrong.json()["code"]) == (409, "lease_lost")
     assert acme.jobs.get(fast.id).status == "running"
+
+
+def test_a_batch_stops_at_the_wall_and_does_not_tell_what_is_behind_it(world: World) -> None:
+    world.penstock.define("fast", runner="command", queue="fast")
+    acme, bolt = world.penstock.as_tenant("acme"), world.penstock.as_tenant("bolt")
+    mine, slow, theirs = acme.enqueue("fast"), acme.enqueue("echo"), bolt.enqueue("fast")
+    runs = {each.job_id: each.run_id for each in world.penstock.queue.claim("w", 10)}
+    _, token = create_token(world.penstock.ground, "worker", "fast lane", "acme", queues=["fast"])
+    worker = world.bare(Authorization=f"Bearer {token}")
+
+    def asked(job_id: UUID, run_id: UUID) -> dict[str, Any]:
+        return {"job_id": str(job_id), "run_id": str(run_id), "progress": {"done": 1}, "stdout_tail": "x"}
+
+    unknown = uuid4(), uuid4()
+    pairs = [(mine.id, runs[mine.id]), (slow.id, runs[slow.id]), (theirs.id, runs[theirs.id]), unknown]
+    before = [acme.jobs.get(slow.id), bolt.jobs.get(theirs.id)]
+    told = worker.post("/api/v1/worker/jobs/heartbeat", json={"runs": [asked(*pair) for pair in pairs]}).json()["items"]
+    assert told == [
+        {"job_id": str(job_id), "run_id": str(run_id), "state": state, "cancel_requested": False}
+        for (job_id, run_id), state in zip(pairs, ["extended", "lost", "lost", "lost"], strict=True)
+    ]
+    foreign = [{"job_id": str(job_id), "run_id": str(run_id)} for job_id, run_id in pairs[1:]]
+    assert worker.post("/api/v1/worker/jobs/release", json={"runs": foreign}).json() == {"released": 0}
+    assert [acme.jobs.get(slow.id), bolt.jobs.get(theirs.id)] == before
+    assert acme.jobs.get(mine.id).progress == {"done": 1.0, "total": None, "message": ""}
 
 
 @pytest.mark.parametrize("value", ["' OR 1=1 --", "%", "\\", "a\u0000b", "x" * 300, "*" * 100])

@@ -41,10 +41,16 @@ def run_remote(
     with Client(api, token) as client:
         runners = _runners(app, commands, log_dir, token)
         worker = RemoteWorker(
-            client, runners, concurrency=concurrency, queues=queues, keys=keys, grace=grace, lease=lease or 30.0
+            client,
+            runners,
+            concurrency=concurrency,
+            queues=queues,
+            keys=keys,
+            grace=grace,
+            lease=30.0 if lease is None else lease,
         )
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda _number, _frame: worker.stop())
+            signal.signal(number, lambda _number, _frame: worker.stop())  # the second signal does not wait
         worker.run()
 
 

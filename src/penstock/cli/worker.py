@@ -25,6 +25,7 @@ Keys = Annotated[
 
 
 def worker(
+    context: typer.Context,
     app: AppPath = None,
     commands: Annotated[Path | None, typer.Option(help="The commands file: what each key runs.")] = None,
     pipeline: Annotated[
@@ -49,6 +50,10 @@ def worker(
     The first signal lets running work end within --grace and gives the rest back; a second one does not wait.
     """
     configure_logs(verbose, json_logs)
+    if api is not None:
+        _refuse_with_api(context, pipeline)
+    elif _typed(context, "token"):
+        raise InvalidInput("--token is for a worker that works over the API: give --api as well, or leave --token out.")
     if app is None and commands is None and not pipeline:
         raise InvalidInput(
             "This worker has nothing to run. Give --app module:attribute for functions, --commands FILE for commands, "
@@ -82,6 +87,25 @@ def worker(
         made.close()
     if made_to_leave_threads():
         os._exit(0)
+
+
+def _refuse_with_api(context: typer.Context, pipeline: list[str] | None) -> None:
+    """A worker without a database takes no option that needs one."""
+    if pipeline:
+        raise InvalidInput(
+            "--pipeline cannot be used with --api: tables are populated in the database itself, which this worker does not "
+            "have. Run a second worker with --database-url and --pipeline where the database can be reached."
+        )
+    if _typed(context, "database_url"):
+        raise InvalidInput(
+            "--database-url cannot be used with --api: this worker has no database. Give one of the two."
+        )
+
+
+def _typed(context: typer.Context, name: str) -> bool:
+    """Whether an option stands on the command line, rather than in the environment."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _split(given: list[str] | None) -> list[str] | None:

@@ -21,7 +21,8 @@ API = "/api/v1"
 
 
 class ApiError(PenstockError):
-    """The service refused, or could not be reached (`status` 0). `code` tells why, `faults` where."""
+    """The service refused, could not be reached (`status` 0, code `unreachable`), or somebody else returned something
+    that is not Penstock's (code `not_penstock`). `code` says why, `faults` where."""
 
     def __init__(self, status: int, code: str, detail: str, faults: Sequence[Fault] = ()) -> None:
         super().__init__(detail)
@@ -198,7 +199,8 @@ class Calls:
 
     @staticmethod
     def claim(worker_id: str, limit: int = 1, **options: Any) -> Ask[worker.Claims]:
-        """Take jobs to run: queues, keys, lease_seconds, wait_seconds, hostname, pid, version, concurrency."""
+        """Take jobs to run: queues, keys, lease_seconds, wait_seconds, hostname, pid, version, concurrency, and
+        claim_id with again for a claim whose answer was lost."""
         body = worker.ClaimRequest(worker_id=worker_id, limit=limit, **options)
         return _post("/worker/jobs/claim", _model(worker.Claims), body)
 
@@ -207,6 +209,18 @@ class Calls:
         """Keep a run: lease_seconds, progress, stdout_tail, stderr_tail."""
         body = worker.Beat(run_id=UUID(str(run_id)), **report)
         return _again(_post(f"/worker/jobs/{job_id}/heartbeat", _model(worker.Beaten), body))
+
+    @staticmethod
+    def heartbeat_many(runs: Sequence[Mapping[str, Any]], lease_seconds: float | None = None) -> Ask[worker.BeatenMany]:
+        """Keep many runs in one request. Each has job_id and run_id, and may have progress, stdout_tail, stderr_tail."""
+        body = worker.BeatMany.model_validate(_given(runs=list(runs), lease_seconds=lease_seconds))
+        return _again(_post("/worker/jobs/heartbeat", _model(worker.BeatenMany), body))
+
+    @staticmethod
+    def release(runs: Sequence[tuple[Id, Id]]) -> Ask[worker.Released]:
+        """Give back claims that were never started, as pairs of job_id and run_id."""
+        held = [worker.HeldRun(job_id=UUID(str(job_id)), run_id=UUID(str(run_id))) for job_id, run_id in runs]
+        return _again(_post("/worker/jobs/release", _model(worker.Released), worker.Release(runs=held)))
 
     @staticmethod
     def complete(job_id: Id, run_id: Id, **report: Any) -> Ask[worker.Recorded]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine
+from copy import copy
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from uuid import uuid4
@@ -39,8 +40,9 @@ def _async(make: Callable[P, Ask[T]]) -> Callable[Concatenate[AsyncClient, P], A
 class _Wire:
     """What both clients share: how a request is made, and what its answer means."""
 
-    def __init__(self, url: str, token: str, tenant: str | None, retries: int) -> None:
+    def __init__(self, url: str, token: str, tenant: str | None, timeout: float, retries: int) -> None:
         self.url = url.rstrip("/")
+        self.timeout = timeout
         self.retries = retries
         self.headers = {"authorization": f"Bearer {token}", "user-agent": f"penstock/{VERSION}"}
         if tenant is not None:
@@ -57,30 +59,47 @@ class _Wire:
             return None
         if not ask.safe and (response is None or response.status_code != 429):
             return None
-        wanted = response.headers.get("retry-after", "") if response is not None else ""
-        return float(wanted) if wanted.isdigit() and int(wanted) <= 30 else min(5.0, 0.1 * 2**attempt)
+        wanted = "" if response is None else str(response.headers.get("retry-after", ""))
+        if wanted.isascii() and wanted.isdigit() and len(wanted) <= 2 and int(wanted) <= 30:
+            return float(wanted)
+        return min(5.0, 0.1 * float(2**attempt))
 
     def _read(self, ask: Ask[T], response: httpx.Response) -> T:
-        if response.is_success:
+        if not response.is_success:
+            raise _error(response)
+        try:
             return ask.answer(response.json() if response.content else None)
-        raise _error(response)
+        except (ValueError, RecursionError) as error:
+            raise _not_penstock(response) from error
 
 
 def _error(response: httpx.Response) -> ApiError:
     try:
         problem = response.json()
-        faults = [Fault(each["path"], each["message"]) for each in problem.get("faults", [])]
-        return ApiError(response.status_code, problem["code"], problem["detail"], faults)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return ApiError(
-            response.status_code,
-            "not_penstock",
-            f"{response.url} answered {response.status_code}, but not as Penstock does.",
-        )
+        faults = [Fault(str(each["path"]), str(each["message"])) for each in problem.get("faults", [])]
+        code, detail = problem["code"], problem["detail"]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return _not_penstock(response)
+    if not isinstance(code, str) or not isinstance(detail, str):
+        return _not_penstock(response)
+    return ApiError(response.status_code, code, detail, faults)
 
 
-def _unreachable(url: str, error: httpx.TransportError) -> ApiError:
-    return ApiError(0, "unreachable", f"{url} cannot be reached: {error}")
+def _not_penstock(response: httpx.Response) -> ApiError:
+    kind = response.headers.get("content-type", "").partition(";")[0] or "no content type"
+    return ApiError(
+        response.status_code,
+        "not_penstock",
+        f"{response.url} returned {response.status_code} with a body that is not Penstock's ({kind}, "
+        f"{len(response.content)} bytes). Check the address, and what stands between here and the service: a proxy, a "
+        "load balancer or a sign-in page.",
+    )
+
+
+def _unreachable(url: str, error: httpx.RequestError) -> ApiError:
+    if isinstance(error, httpx.DecodingError):
+        return ApiError(0, "not_penstock", f"{url} returned a body that cannot be decompressed: {error}")
+    return ApiError(0, "unreachable", f"{url} cannot be reached: {str(error) or type(error).__name__}")
 
 
 class Client(_Wire):
@@ -97,8 +116,19 @@ class Client(_Wire):
         self, url: str, token: str, *, tenant: str | None = None, timeout: float = 30.0, retries: int = 3,
         transport: httpx.BaseTransport | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(url, token, tenant, retries)
+        super().__init__(url, token, tenant, timeout, retries)
+        self._transport = transport
         self._http = httpx.Client(base_url=self.url, headers=self.headers, timeout=timeout, transport=transport)
+
+    def with_options(self, *, timeout: float | None = None, retries: int | None = None) -> Client:
+        """Return a client of the same service, token and tenant that has connections of its own. Close it, too."""
+        made = copy(self)
+        made.timeout = self.timeout if timeout is None else timeout
+        made.retries = self.retries if retries is None else retries
+        made._http = httpx.Client(
+            base_url=self.url, headers=self.headers, timeout=made.timeout, transport=self._transport
+        )
+        return made
 
     def send(self, ask: Ask[T]) -> T:
         """Send one call; again, if that is safe and the answer was lost."""
@@ -107,7 +137,7 @@ class Client(_Wire):
             response = None
             try:
                 response = self._http.request(ask.method, ask.path, **options)
-            except httpx.TransportError as error:
+            except httpx.RequestError as error:
                 pause = self._pause(ask, attempt, None)
                 if pause is None:
                     raise _unreachable(self.url, error) from error
@@ -156,6 +186,8 @@ class Client(_Wire):
     workers = _sync(Calls.workers)
     claim = _sync(Calls.claim)
     heartbeat = _sync(Calls.heartbeat)
+    heartbeat_many = _sync(Calls.heartbeat_many)
+    release = _sync(Calls.release)
     complete = _sync(Calls.complete)
     fail = _sync(Calls.fail)
 
@@ -167,7 +199,7 @@ class AsyncClient(_Wire):
         self, url: str, token: str, *, tenant: str | None = None, timeout: float = 30.0, retries: int = 3,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(url, token, tenant, retries)
+        super().__init__(url, token, tenant, timeout, retries)
         self._http = httpx.AsyncClient(base_url=self.url, headers=self.headers, timeout=timeout, transport=transport)
 
     async def send(self, ask: Ask[T]) -> T:
@@ -177,7 +209,7 @@ class AsyncClient(_Wire):
             response = None
             try:
                 response = await self._http.request(ask.method, ask.path, **options)
-            except httpx.TransportError as error:
+            except httpx.RequestError as error:
                 pause = self._pause(ask, attempt, None)
                 if pause is None:
                     raise _unreachable(self.url, error) from error
@@ -228,5 +260,7 @@ class AsyncClient(_Wire):
     workers = _async(Calls.workers)
     claim = _async(Calls.claim)
     heartbeat = _async(Calls.heartbeat)
+    heartbeat_many = _async(Calls.heartbeat_many)
+    release = _async(Calls.release)
     complete = _async(Calls.complete)
     fail = _async(Calls.fail)

@@ -127,6 +127,12 @@ _ALL = (
     ("rate_limited", "Too many requests from this token or address.", "Wait for as long as `Retry-After` says.", "reference/settings.md"),
     ("internal_error", "Something broke that should not have. Nothing is known to have changed.",
      "Report it, with the X-Request-ID, the log line of that id, and what `penstock doctor` says.", "service/index.md"),
+    # the client
+    ("unreachable", "The client could not reach the service, or the connection broke before the whole answer had arrived.",
+     "Check the address, the network and that the service runs: `GET /health/live` needs no token.", "service/index.md"),
+    ("not_penstock", "Something answered the client that is not Penstock, for example the HTML page of a proxy or of a sign-in.",
+     "Check the address, and what stands between the client and the service. The message has the status and the content type.",
+     "service/index.md"),
     ("penstock_error", "Something Penstock refuses.", "The message says what was expected.", "reference/python.md"),
 )  # fmt: skip
 

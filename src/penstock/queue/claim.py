@@ -34,9 +34,10 @@ def claim(
     pid: int | None = None,
     reports: Sequence[Report] = (),
     lost: set[UUID] | None = None,
+    run_ids: Sequence[UUID] | None = None,
 ) -> list[Claim]:
     """Claim up to `limit` jobs, in order. `reports` are closed first, in the same commit; those that were no longer
-    ours are added to `lost`."""
+    ours are added to `lost`. `run_ids` name the runs, one for each job that may be claimed; by default they are new."""
     ready = make_ready(
         ground,
         worker,
@@ -46,6 +47,7 @@ def claim(
         tenant_id=tenant_id,
         lease_seconds=lease_seconds,
         pid=pid,
+        run_ids=run_ids,
     )
     return claim_ready(ground, ready, reports, lost).claims()
 
@@ -67,6 +69,7 @@ def make_ready(
     tenant_id: UUID | None = None,
     lease_seconds: float | None = None,
     pid: int | None = None,
+    run_ids: Sequence[UUID] | None = None,
 ) -> Ready:
     """All of a claim that can be done before there is anything to claim. `claim` is this and the rest."""
     check.text("worker", worker)
@@ -78,7 +81,7 @@ def make_ready(
         queues=None if queues is None else tuple(queues),
         keys=None if keys is None else tuple(keys),
         tenant_id=tenant_id,
-        run_ids=tuple([new_id() for _ in range(limit)]),
+        run_ids=tuple([new_id() for _ in range(limit)] if run_ids is None else run_ids),
     )
     return Ready(request, _rehearsed(ground, request))
 

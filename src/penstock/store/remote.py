@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -27,19 +27,23 @@ class Held(NamedTuple):
 
 
 def held(tx: Tx, job_id: UUID) -> Held | None:
-    row = tx.first(
-        select(jobs.c.tenant_id, jobs.c.queue, jobs.c.run_id, jobs.c.status, jobs.c.claimed_by).where(
-            jobs.c.id == job_id
+    return held_many(tx, [job_id]).get(job_id)
+
+
+def held_many(tx: Tx, job_ids: Collection[UUID]) -> dict[UUID, Held]:
+    found = tx.rows(
+        select(jobs.c.id, jobs.c.tenant_id, jobs.c.queue, jobs.c.run_id, jobs.c.status, jobs.c.claimed_by).where(
+            jobs.c.id.in_(job_ids)
         )
     )
-    return None if row is None else Held(*row)
+    return {row[0]: Held(*row[1:]) for row in found}
 
 
-def seen(tx: Tx, worker_id: str) -> None:
-    """A worker's run was kept: the worker lives, even if it claims nothing for long."""
+def seen(tx: Tx, worker_ids: Collection[str]) -> None:
+    """Note that workers whose runs were kept are alive, even if they claim nothing for long."""
     tx.run(
         update(workers_table)
-        .where(workers_table.c.id == worker_id, workers_table.c.last_seen_at < tx.later(-SEEN_SECONDS))
+        .where(workers_table.c.id.in_(worker_ids), workers_table.c.last_seen_at < tx.later(-SEEN_SECONDS))
         .values(last_seen_at=tx.now, stopped_at=None)
     )
 

@@ -1,6 +1,8 @@
 """A worker without database access: it claims, keeps and reports over the service's API.
 
-The service fences every report by its run's id, as the database does for workers beside it.
+The service fences every report by its run's id, as the database does for workers beside it. What the network does to a
+request is never the job's fault: a run is stopped only when its lease could not be renewed in time, and an outcome is
+forgotten only when the service says that the run was lost.
 """
 
 from __future__ import annotations
@@ -8,85 +10,46 @@ from __future__ import annotations
 import os
 import socket
 import threading
-import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 import structlog
 
-from penstock.core.errors import InvalidInput, PenstockError
+from penstock.core.errors import InvalidInput
+from penstock.core.ids import new_id
 from penstock.core.nouns import Claim
-from penstock.core.outcomes import Canceled, Evidence, Failed, Outcome, Skipped, Snoozed, Succeeded, TimedOut
+from penstock.core.outcomes import Failed, Outcome
 from penstock.core.status import RetryMode
 from penstock.core.version import VERSION
 from penstock.core.wire import worker as wire
 from penstock.queue.identity import process_identity
 from penstock.run.context import Runner
-from penstock.worker.worker import by_key
+from penstock.worker.remote_reports import Reports, log_end, report
+from penstock.worker.remote_runs import Holding, RemoteControl
+from penstock.worker.remote_services import Beats, RemoteGuard, RemoteHeartbeater, within
+from penstock.worker.service import full_jitter
+from penstock.worker.worker import SHUTDOWN, STOP_SECONDS, by_key
 
 _log: Any = structlog.get_logger("penstock.worker")
 WAIT_SECONDS = 10.0
-STOP_SECONDS = 5.0
-BEAT_SECONDS = 2.0
-"""How long a request to stop, a line of output or a step of progress waits at most."""
-GONE = frozenset({"lease_lost", "not_found"})
-MAX_TAIL = 256 * 1024
+CLAIM_SECONDS = 15.0
+"""How long the answer to a claim may take, beside the time that the service waits for work."""
+
+REPORT_SECONDS = 15.0
+MAX_LEASE = 3600.0
+MAX_CLAIM = 100
 
 
-class Desk(Protocol):
-    """Where work is had and handed in; `penstock.Client` is one."""
+class Desk(Beats, Reports, Protocol):
+    """Where work is claimed and reported; `penstock.Client` is one."""
 
     def claim(self, worker_id: str, limit: int = 1, **options: Any) -> wire.Claims: ...
 
-    def heartbeat(self, job_id: Any, run_id: Any, **report: Any) -> wire.Beaten: ...
+    def release(self, runs: Sequence[Any]) -> wire.Released: ...
 
-    def complete(self, job_id: Any, run_id: Any, **report: Any) -> wire.Recorded: ...
+    def with_options(self, *, timeout: float | None = None, retries: int | None = None) -> Desk: ...
 
-    def fail(self, job_id: Any, run_id: Any, error: str, **report: Any) -> wire.Recorded: ...
-
-
-class RemoteControl:
-    """The worker's side of one run; the `Control` that its runner is given."""
-
-    def __init__(self, claim: Claim, timeout: float | None) -> None:
-        self.claim = claim
-        self.timeout = timeout
-        self.canceled = threading.Event()
-        self.reason = ""
-        self.by_shutdown = False
-        self.lost = False
-        self.news: dict[str, Any] = {}
-        self._lock = threading.Lock()
-
-    def cancel(self, reason: str, *, by_shutdown: bool = False) -> None:
-        """Tell the run to stop. The first reason stays."""
-        if not self.canceled.is_set():
-            self.reason, self.by_shutdown = reason, by_shutdown
-            self.canceled.set()
-
-    def take_news(self) -> dict[str, Any]:
-        """What the next heartbeat carries."""
-        with self._lock:
-            taken, self.news = self.news, {}
-        return taken
-
-    def report_progress(self, done: float, total: float | None, message: str) -> None:
-        with self._lock:
-            self.news["progress"] = {"done": done, "total": total, "message": message[:1000]}
-
-    def report_tails(self, stdout: str, stderr: str) -> None:
-        with self._lock:
-            self.news |= {"stdout_tail": stdout[-MAX_TAIL:], "stderr_tail": stderr[-MAX_TAIL:]}
-
-    def add_artifact(self, artifact: Mapping[str, Any]) -> None:
-        """Nothing to do: the outcome's evidence lists all of them."""
-
-    def heartbeat(self) -> None:
-        """Nothing to do: the worker's own heartbeats carry on."""
-
-    def open_transaction(self) -> AbstractContextManager[Any]:
-        raise InvalidInput("This worker has no database: a job that finishes in its own transaction cannot run here.")
+    def close(self) -> None: ...
 
 
 class RemoteWorker:
@@ -109,107 +72,130 @@ class RemoteWorker:
         lease: float = 30.0,
         wait: float = WAIT_SECONDS,
     ) -> None:
-        self._desk = desk
+        if not 0 < lease <= MAX_LEASE:
+            raise InvalidInput(f"The lease is {lease:g} s; over the API it is more than 0 and at most {MAX_LEASE:g} s.")
         self._runners = by_key(list(runners), keys)
-        self._lock = threading.Lock()
-        self._runs: dict[Any, RemoteControl] = {}
-        self._stopping = threading.Event()
         self._queues = None if queues is None else list(queues)
-        self.concurrency, self.grace, self.lease, self.wait = concurrency, grace, lease, wait
+        self.concurrency, self.grace, self.lease = concurrency, grace, lease
+        self.wait = min(wait, lease / 4)
+        """A lease counts from when its claim was sent, so the service must not hold the claim for most of that time."""
         self.id = process_identity()
+        self.holding = Holding(lease)
+        self._claims = desk.with_options(timeout=self._claim_seconds, retries=0)
+        self._reports = desk.with_options(timeout=REPORT_SECONDS, retries=0)
+        self._beats = desk.with_options(timeout=lease / 4, retries=0)
+        self._heartbeater = RemoteHeartbeater(self._beats, self.holding)
+        self._guard = RemoteGuard(self.holding)
+        self._stopping = threading.Event()
+        self._in_haste = threading.Event()
+        self._ended = threading.Event()
+        self._unanswered: dict[str, Any] | None = None
+
+    @property
+    def _claim_seconds(self) -> float:
+        return self.wait + min(CLAIM_SECONDS, self.lease)
 
     def run(self) -> None:
-        """Work until `stop()`; then let what runs end within the grace, and stop the rest."""
-        beats = threading.Thread(target=self._keep, name="penstock-beats", daemon=True)
-        beats.start()
+        """Work until `stop()`; then let what runs end within the grace, stop the rest, and report all of it."""
+        self._heartbeater.start()
+        self._guard.start()
         failures = 0
-        while not self._stopping.is_set():
-            room = self._room()
-            if not room:
-                self._stopping.wait(0.05)
-                continue
-            try:
-                self._take(room)
-                failures = 0
-            except PenstockError as error:
-                failures += 1
-                _log.warning("claim_failed", why=str(error))
-                self._stopping.wait(min(30.0, 0.2 * 2**failures))
-        self._finish()
+        try:
+            while not self._stopping.is_set():
+                if len(self.holding) >= self.concurrency:
+                    self.holding.wait(lambda: len(self.holding) < self.concurrency, 0.5)
+                    continue
+                try:
+                    self.step()
+                except Exception as error:
+                    if failures == 0:
+                        _log.warning("claim_failed", error=str(error) or type(error).__name__)
+                    failures += 1
+                    self._stopping.wait(full_jitter(failures, 0.2, most=30.0))
+                else:
+                    failures = 0
+        finally:
+            self._finish()
 
     def stop(self) -> None:
-        """Claim nothing more, and end."""
+        """Claim nothing more, and end. The second call does not wait for what is running."""
+        if self._stopping.is_set():
+            self._in_haste.set()
         self._stopping.set()
 
-    def _room(self) -> int:
-        with self._lock:
-            return self.concurrency - len(self._runs)
-
-    def _take(self, room: int) -> None:
-        found = self._desk.claim(
-            self.id, min(room, 100), queues=self._queues, keys=sorted(self._runners), lease_seconds=self.lease,
-            wait_seconds=self.wait if not self._runs else 0.5, hostname=socket.gethostname(), pid=os.getpid(),
-            version=VERSION, concurrency=self.concurrency,
-        )  # fmt: skip
-        for each in found.items:
-            control = RemoteControl(noun_of(each), float(each.timeout_seconds))
-            with self._lock:
-                self._runs[each.run_id] = control
+    def step(self) -> None:
+        """Claim as much as there is room for, and start it."""
+        asked_at, found = self._claim(min(self.concurrency - len(self.holding), MAX_CLAIM))
+        controls = [RemoteControl(noun_of(each), float(each.timeout_seconds), asked_at) for each in found]
+        late = self.holding.clock() - asked_at > self.lease / 2
+        if self._stopping.is_set() or late:
+            self._give_back(controls)
+            return
+        for control in controls:
+            self.holding.add(control)
             threading.Thread(target=self._execute, args=(control,), name="penstock-run", daemon=True).start()
+
+    def _claim(self, room: int) -> tuple[float, Sequence[wire.Claim]]:
+        """Claim, or ask once more for a claim whose answer was lost: what it took would have to wait for its lease."""
+        asked = self._unanswered or {"claim_id": new_id(), "limit": room, "again": False}
+        self._unanswered = {**asked, "again": True}
+        asked_at = self.holding.clock()
+        found = within(
+            self._claim_seconds,
+            lambda: self._claims.claim(
+                self.id, queues=self._queues, keys=sorted(self._runners), lease_seconds=self.lease,
+                wait_seconds=self.wait if not self.holding else min(self.wait, 0.5), hostname=socket.gethostname(),
+                pid=os.getpid(), version=VERSION, concurrency=self.concurrency, **asked,
+            ),
+        )  # fmt: skip
+        self._unanswered = None
+        return asked_at, found.items
+
+    def _give_back(self, controls: Sequence[RemoteControl]) -> None:
+        if not controls:
+            return
+        pairs = [(control.claim.job_id, control.claim.run_id) for control in controls]
+        try:
+            within(self._claim_seconds, lambda: self._claims.release(pairs))
+        except Exception as error:  # then their leases end, and they come back by that
+            _log.warning("release_failed", error=str(error) or type(error).__name__, runs=len(pairs))
 
     def _execute(self, control: RemoteControl) -> None:
         claim = control.claim
+        started = self.holding.clock()
         try:
             outcome: Outcome = self._runners[claim.key].run(claim, control)
         except Exception as error:
-            _log.exception("runner_failed", job_id=str(claim.job_id), definition_key=claim.key)
+            _log.exception("runner_failed", **control.labels)
             outcome = Failed(f"the worker failed to run it: {type(error).__name__}: {error}")
+        self.holding.end(control)
+        log_end(control, outcome, self.holding.clock() - started)
         try:
-            if not control.lost:
-                hand_in(self._desk, claim, outcome)
-        except PenstockError as error:
-            _log.warning("report_refused", job_id=str(claim.job_id), run_id=str(claim.run_id), why=str(error))
+            report(self._reports, control, outcome, REPORT_SECONDS, self._ended)
         finally:
-            with self._lock:
-                self._runs.pop(claim.run_id, None)
-
-    def _keep(self) -> None:
-        pause = min(self.lease / 3, BEAT_SECONDS)
-        while True:
-            time.sleep(pause)
-            with self._lock:
-                open_runs = list(self._runs.values())
-            if self._stopping.is_set() and not open_runs:
-                return
-            for control in open_runs:
-                self._beat(control)
-
-    def _beat(self, control: RemoteControl) -> None:
-        claim = control.claim
-        try:
-            told = self._desk.heartbeat(claim.job_id, claim.run_id, lease_seconds=self.lease, **control.take_news())
-        except PenstockError as error:
-            if error.code in GONE:
-                control.lost = True
-                control.cancel("its lease was lost: another worker may have taken the job up")
-            return
-        if told.cancel_requested:
-            control.cancel("canceled on request")
+            self.holding.drop(control)
 
     def _finish(self) -> None:
-        self._wait_for_runs(self.grace)
-        with self._lock:
-            left = list(self._runs.values())
-        for control in left:
-            control.cancel("the worker was shut down", by_shutdown=True)
-        self._wait_for_runs(STOP_SECONDS)
+        def nothing_runs() -> bool:
+            return not self.holding.under_way()
+
+        until = self.holding.clock() + self.grace
+        while not nothing_runs() and not self._in_haste.is_set() and (left := until - self.holding.clock()) > 0:
+            self.holding.wait(nothing_runs, min(left, 0.25))
+        for control in self.holding.under_way():
+            control.cancel(SHUTDOWN, by_shutdown=True)
+        self.holding.wait(nothing_runs, STOP_SECONDS)
+        self.holding.wait(lambda: not self.holding, 1.0 if self._in_haste.is_set() else min(self.lease, REPORT_SECONDS))
+        self._ended.set()
+        for service in (self._heartbeater, self._guard):
+            service.stop()
+            service.join(1.0)
+        for left_over in self.holding.every():
+            _log.warning("left_unreported", ended=left_over.ended_at is not None, **left_over.labels)
         for runner in set(self._runners.values()):
             runner.close()
-
-    def _wait_for_runs(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while self._room() < self.concurrency and time.monotonic() < until:
-            time.sleep(0.05)
+        for desk in (self._claims, self._reports, self._beats):
+            desk.close()
 
 
 def noun_of(claim: wire.Claim) -> Claim:
@@ -217,33 +203,3 @@ def noun_of(claim: wire.Claim) -> Claim:
     same = set(Claim._fields) - {"key", "params", "retry_mode"}
     given = {name: getattr(claim, name) for name in same}
     return Claim(**given, key=claim.definition_key, params=claim.payload, retry_mode=RetryMode(claim.retry_mode))
-
-
-def hand_in(desk: Desk, claim: Claim, outcome: Outcome) -> None:
-    """Report how a run ended."""
-    job, run = claim.job_id, claim.run_id
-    evidence = _told(outcome.evidence)
-    match outcome:
-        case Succeeded(result=result):
-            desk.complete(job, run, result=result, **evidence)
-        case Skipped(reason=reason):
-            desk.complete(job, run, skipped=True, reason=reason[:1000], **evidence)
-        case Failed():
-            given = {} if outcome.delay is None else {"delay_seconds": outcome.delay}
-            desk.fail(job, run, outcome.error[:60_000] or "failed", fatal=outcome.fatal, **given, **evidence)
-        case TimedOut(error=error):
-            desk.fail(job, run, error[:60_000] or "timed out", kind="timeout", **evidence)
-        case Canceled(reason=reason):
-            by_shutdown = outcome.by_shutdown
-            desk.fail(job, run, reason[:60_000] or "canceled", kind="canceled", by_shutdown=by_shutdown, **evidence)
-        case Snoozed(seconds=seconds):
-            desk.fail(job, run, outcome.reason or "snoozed", kind="snoozed", delay_seconds=seconds, **evidence)
-
-
-def _told(evidence: Evidence) -> dict[str, Any]:
-    return {
-        "exit_code": evidence.exit_code,
-        "stdout_tail": None if evidence.stdout_tail is None else evidence.stdout_tail[-MAX_TAIL:],
-        "stderr_tail": None if evidence.stderr_tail is None else evidence.stderr_tail[-MAX_TAIL:],
-        "artifacts": [dict(artifact) for artifact in evidence.artifacts][:100],
-    }

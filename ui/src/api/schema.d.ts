@@ -1337,6 +1337,48 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/worker/jobs/heartbeat": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Heartbeat Jobs
+         * @description Extend the leases of many runs in one request. Each run gets an entry of its own: a run that is lost, unknown or
+         *     another tenant's does not keep the others from being extended.
+         */
+        post: operations["heartbeat_jobs"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/worker/jobs/release": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Release Jobs
+         * @description Give back claims that were never started: same place in the queue, no attempt used. Runs that are no longer this
+         *     worker's are passed over.
+         */
+        post: operations["release_jobs"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/workers": {
         parameters: {
             query?: never;
@@ -1572,6 +1614,26 @@ export interface components {
             run_id: string;
         };
         /**
+         * BeatenMany
+         * @description One entry for each run, in the order of the request.
+         */
+        BeatenMany: {
+            /** Items */
+            items: components["schemas"]["RunState"][];
+            /** Lease Seconds */
+            lease_seconds: number;
+        };
+        /**
+         * BeatMany
+         * @description Extend the leases of all runs of a worker at once.
+         */
+        BeatMany: {
+            /** Lease Seconds */
+            lease_seconds?: number | null;
+            /** Runs */
+            runs: components["schemas"]["KeptRun"][];
+        };
+        /**
          * Bulk
          * @description Act on many. With `dry_run` nothing changes and `matched` says how many it would be.
          */
@@ -1784,8 +1846,18 @@ export interface components {
         /**
          * ClaimRequest
          * @description Take up to `limit` jobs. `wait_seconds` holds the request while there is nothing to do.
+         *
+         *     If the answer to a claim was lost, send its `claim_id` once more with `again`: the jobs that it took are returned and
+         *     their leases start anew, so nothing waits for a lease to end. If it took none, this is a new claim.
          */
         ClaimRequest: {
+            /**
+             * Again
+             * @default false
+             */
+            again: boolean;
+            /** Claim Id */
+            claim_id?: string | null;
             /**
              * Concurrency
              * @default 1
@@ -2311,6 +2383,22 @@ export interface components {
             /** Status */
             status: string;
         };
+        /**
+         * HeldRun
+         * @description A run in a worker's hands.
+         */
+        HeldRun: {
+            /**
+             * Job Id
+             * Format: uuid
+             */
+            job_id: string;
+            /**
+             * Run Id
+             * Format: uuid
+             */
+            run_id: string;
+        };
         /** IgnoreKeys */
         IgnoreKeys: {
             /** Keys */
@@ -2464,6 +2552,27 @@ export interface components {
             next_cursor: string | null;
             /** Offset */
             offset: number;
+        };
+        /**
+         * KeptRun
+         * @description A run whose lease is to be extended, with its progress and what it printed lately.
+         */
+        KeptRun: {
+            /**
+             * Job Id
+             * Format: uuid
+             */
+            job_id: string;
+            progress?: components["schemas"]["Progress"] | null;
+            /**
+             * Run Id
+             * Format: uuid
+             */
+            run_id: string;
+            /** Stderr Tail */
+            stderr_tail?: string | null;
+            /** Stdout Tail */
+            stdout_tail?: string | null;
         };
         /**
          * Logs
@@ -2992,6 +3101,22 @@ export interface components {
             /** Priority */
             priority?: number | null;
         };
+        /**
+         * Release
+         * @description Give back claims that were never started.
+         */
+        Release: {
+            /** Runs */
+            runs: components["schemas"]["HeldRun"][];
+        };
+        /**
+         * Released
+         * @description How many jobs went back to the queue, in their old place and without an attempt used.
+         */
+        Released: {
+            /** Released */
+            released: number;
+        };
         /** Reservation */
         Reservation: {
             /** Expires At */
@@ -3020,6 +3145,30 @@ export interface components {
         ReservationList: {
             /** Items */
             items: components["schemas"]["Reservation"][];
+        };
+        /**
+         * RunState
+         * @description What became of a run's lease. `lost` means that the run was closed, passed on or never was this worker's: stop it.
+         *     `cancel_requested` asks the worker to stop the run and to report it.
+         */
+        RunState: {
+            /** Cancel Requested */
+            cancel_requested: boolean;
+            /**
+             * Job Id
+             * Format: uuid
+             */
+            job_id: string;
+            /**
+             * Run Id
+             * Format: uuid
+             */
+            run_id: string;
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "extended" | "lost";
         };
         /**
          * Session
@@ -11793,6 +11942,252 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Claims"];
+                };
+            };
+            /** @description The request cannot be read */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Sign in first */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request took too long */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Invalid input */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not available now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    heartbeat_jobs: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BeatMany"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BeatenMany"];
+                };
+            };
+            /** @description The request cannot be read */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Sign in first */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request took too long */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Invalid input */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not available now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    release_jobs: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Release"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Released"];
                 };
             };
             /** @description The request cannot be read */

@@ -13,13 +13,20 @@ from penstock.core.wire.jobs import Progress
 
 Tail = Annotated[str, Field(max_length=256 * 1024)]
 Lease = Annotated[float, Field(gt=0, le=3600)]
+MAX_RUNS = 1000
 WorkerId = Annotated[Name, Field(examples=["host:4711:0191"])]
 
 
 class ClaimRequest(Request):
-    """Take up to `limit` jobs. `wait_seconds` holds the request while there is nothing to do."""
+    """Take up to `limit` jobs. `wait_seconds` holds the request while there is nothing to do.
+
+    If the answer to a claim was lost, send its `claim_id` once more with `again`: the jobs that it took are returned and
+    their leases start anew, so nothing waits for a lease to end. If it took none, this is a new claim.
+    """
 
     worker_id: WorkerId
+    claim_id: UUID | None = None
+    again: Flag = False
     limit: Annotated[int, Field(strict=True, ge=1, le=100)] = 1
     queues: Annotated[list[Name], Field(min_length=1, max_length=100)] | None = None
     keys: Annotated[list[Name], Field(max_length=1000)] | None = None
@@ -88,6 +95,57 @@ class Beaten(Answer):
     run_id: UUID
     cancel_requested: bool
     lease_seconds: float
+
+
+class HeldRun(Request):
+    """A run in a worker's hands."""
+
+    job_id: UUID
+    run_id: UUID
+
+
+class KeptRun(HeldRun):
+    """A run whose lease is to be extended, with its progress and what it printed lately."""
+
+    progress: Progress | None = None
+    stdout_tail: Tail | None = None
+    stderr_tail: Tail | None = None
+
+
+class BeatMany(Request):
+    """Extend the leases of all runs of a worker at once."""
+
+    runs: Annotated[list[KeptRun], Field(min_length=1, max_length=MAX_RUNS)]
+    lease_seconds: Lease | None = None
+
+
+class RunState(Answer):
+    """What became of a run's lease. `lost` means that the run was closed, passed on or never was this worker's: stop it.
+    `cancel_requested` asks the worker to stop the run and to report it."""
+
+    job_id: UUID
+    run_id: UUID
+    state: Literal["extended", "lost"]
+    cancel_requested: bool
+
+
+class BeatenMany(Answer):
+    """One entry for each run, in the order of the request."""
+
+    items: list[RunState]
+    lease_seconds: float
+
+
+class Release(Request):
+    """Give back claims that were never started."""
+
+    runs: Annotated[list[HeldRun], Field(min_length=1, max_length=MAX_RUNS)]
+
+
+class Released(Answer):
+    """How many jobs went back to the queue, in their old place and without an attempt used."""
+
+    released: int
 
 
 class RunEvidence(Request):

@@ -8,8 +8,10 @@ from uuid import UUID
 
 from penstock.core.access import Need
 from penstock.core.errors import Forbidden, InvalidInput, LeaseLost, NotFound
+from penstock.core.ids import derived_id
+from penstock.core.nouns import Claim
 from penstock.core.outcomes import Canceled, Evidence, Failed, Outcome, Skipped, Snoozed, Succeeded, TimedOut
-from penstock.core.payload import plain
+from penstock.core.payload import plain, storable
 from penstock.core.wire import worker as wire
 from penstock.queue import claim as claiming
 from penstock.queue import record
@@ -27,17 +29,33 @@ def claim_jobs(call: Caller, body: wire.ClaimRequest) -> wire.Claims:
     """Take up to `limit` jobs, in order. A worker's token claims for its own tenant and queues alone."""
     queues = _queues(call, body.queues)
     call.ground.db.transact(lambda tx: remote.present(tx, body.worker_id, _row(call, body, queues)))
+    run_ids = None if body.claim_id is None else run_ids_of(call.principal.id, body.claim_id, body.limit)
     deadline = time.monotonic() + body.wait_seconds
-    while True:
+    taken = _taken_before(call, run_ids, body.lease_seconds) if run_ids and body.again else []
+    while not taken:
         taken = claiming.claim(
             call.ground, body.worker_id, body.limit, queues=queues, keys=body.keys, tenant_id=call.principal.tenant_id,
-            lease_seconds=body.lease_seconds, pid=body.pid,
+            lease_seconds=body.lease_seconds, pid=body.pid, run_ids=run_ids,
         )  # fmt: skip
         if taken or time.monotonic() >= deadline:
             break
         time.sleep(min(POLL, max(0.0, deadline - time.monotonic())))
     default = call.ground.config.default_timeout_seconds
     return wire.Claims(items=[wire.Claim.of(each, default) for each in taken])
+
+
+def run_ids_of(principal: UUID, claim_id: UUID, limit: int) -> list[UUID]:
+    """The ids of a claim's runs. They follow from the claim's own id, so that a second request finds what the first one
+    took, and from who asks, so that nobody meets another's runs."""
+    return [derived_id(claim_id, principal.bytes + number.to_bytes(4, "big")) for number in range(limit)]
+
+
+def _taken_before(call: Call, run_ids: list[UUID], lease_seconds: float | None) -> list[Claim]:
+    """What a claim took whose answer was lost, with leases that start now."""
+    with call.read() as tx:
+        found = [each for each in claims.held(tx, run_ids) if _may_hold(call, each.tenant_id, each.queue)]
+    gone, _ = claiming.heartbeat(call.ground, found, lease_seconds)
+    return [each for each in found if each not in gone]
 
 
 def _queues(call: Call, wanted: list[str] | None) -> list[str] | None:
@@ -63,14 +81,77 @@ def _row(call: Call, body: wire.ClaimRequest, queues: list[str] | None) -> dict[
 def _held(call: Call, tx: Tx, job_id: UUID) -> remote.Held:
     """The job, if it is one that this worker may know of."""
     found = remote.held(tx, job_id)
-    principal = call.principal
-    if (
-        found is None
-        or (principal.tenant_id is not None and found.tenant_id != principal.tenant_id)
-        or (principal.queues is not None and found.queue not in principal.queues)
-    ):
+    if found is None or not _may_hold(call, found.tenant_id, found.queue):
         raise NotFound("job", job_id)
     return found
+
+
+def _may_hold(call: Call, tenant_id: UUID, queue: str) -> bool:
+    principal = call.principal
+    return (principal.tenant_id is None or tenant_id == principal.tenant_id) and (
+        principal.queues is None or queue in principal.queues
+    )
+
+
+@routes.post("/worker/jobs/heartbeat", Need.WORK)
+def heartbeat_jobs(call: Caller, body: wire.BeatMany) -> wire.BeatenMany:
+    """Extend the leases of many runs in one request. Each run gets an entry of its own: a run that is lost, unknown or
+    another tenant's does not keep the others from being extended."""
+    lease = body.lease_seconds or call.ground.config.lease_seconds
+
+    def work(tx: Tx) -> tuple[set[UUID], set[UUID]]:
+        found = remote.held_many(tx, {run.job_id for run in body.runs})
+        ours = {
+            run.run_id: run
+            for run in sorted(body.runs, key=lambda run: run.job_id)
+            if (held := found.get(run.job_id)) is not None
+            and held.run_id == run.run_id
+            and _may_hold(call, held.tenant_id, held.queue)
+        }
+        if not ours:
+            return set(), set()
+        kept, asked = claims.heartbeat(tx, [(run.job_id, run.run_id) for run in ours.values()], lease)
+        for run in ours.values():
+            if run.job_id in kept:
+                _note(tx, run.job_id, run.run_id, run)
+        workers = {held.claimed_by for run in ours.values() if (held := found[run.job_id]).claimed_by is not None}
+        remote.seen(tx, workers)
+        return {id for id, run in ours.items() if run.job_id in kept}, {
+            id for id, run in ours.items() if run.job_id in asked
+        }
+
+    extended, asked = call.ground.db.transact(work, retry_disconnects=True)
+    items = [
+        wire.RunState(
+            job_id=run.job_id,
+            run_id=run.run_id,
+            state="extended" if run.run_id in extended else "lost",
+            cancel_requested=run.run_id in asked,
+        )
+        for run in body.runs
+    ]
+    return wire.BeatenMany(items=items, lease_seconds=lease)
+
+
+def _note(tx: Tx, job_id: UUID, run_id: UUID, said: wire.KeptRun | wire.Beat) -> None:
+    """Write down what a run said with its heartbeat, such that both databases can hold it."""
+    if said.progress is not None:
+        claims.report_progress(tx, job_id, run_id, storable(said.progress.model_dump()))
+    if said.stdout_tail is not None or said.stderr_tail is not None:
+        claims.report_tails(tx, job_id, run_id, _text(said.stdout_tail), _text(said.stderr_tail))
+
+
+@routes.post("/worker/jobs/release", Need.WORK)
+def release_jobs(call: Caller, body: wire.Release) -> wire.Released:
+    """Give back claims that were never started: same place in the queue, no attempt used. Runs that are no longer this
+    worker's are passed over."""
+    wanted = {(run.job_id, run.run_id) for run in body.runs}
+    with call.read() as tx:
+        held = claims.held(tx, [run.run_id for run in body.runs])
+    ours = [
+        each for each in held if (each.job_id, each.run_id) in wanted and _may_hold(call, each.tenant_id, each.queue)
+    ]
+    return wire.Released(released=claiming.release(call.ground, ours))
 
 
 @routes.post("/worker/jobs/{job_id}/heartbeat", Need.WORK)
@@ -85,12 +166,9 @@ def heartbeat_job(call: Caller, job_id: UUID, body: wire.Beat) -> wire.Beaten:
         kept, asked = claims.heartbeat(tx, [(job_id, body.run_id)], lease)
         if job_id not in kept:
             raise LeaseLost([body.run_id])
-        if body.progress is not None:
-            claims.report_progress(tx, job_id, body.run_id, body.progress.model_dump())
-        if body.stdout_tail is not None or body.stderr_tail is not None:
-            claims.report_tails(tx, job_id, body.run_id, _text(body.stdout_tail), _text(body.stderr_tail))
+        _note(tx, job_id, body.run_id, body)
         if worker is not None:
-            remote.seen(tx, worker)
+            remote.seen(tx, [worker])
         return job_id in asked
 
     asked = call.ground.db.transact(work)
