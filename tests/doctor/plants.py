@@ -65,6 +65,16 @@ PLANTS: dict[str, list[str]] = {
         change("{queued}", "lease_expires_at = created_at")
     ],
     "running past its lease for longer than recovery may take": [change("{running}", "lease_expires_at = {long_ago}")],
+    "running for longer than its timeout allows": [
+        "UPDATE penstock_runs SET started_at = (SELECT {long_ago} FROM penstock_jobs j WHERE j.id = {running}) WHERE job_id = {running}",
+        "UPDATE penstock_definitions SET updated_at = {long_ago}",
+    ],
+    "lease that ends later than any lease may": [change("{running}", "lease_expires_at = {farther}")],
+    "worker that holds runs which have ended there": [
+        "UPDATE penstock_runs SET started_at = (SELECT {long_ago} FROM penstock_jobs j WHERE j.id = {running}) WHERE job_id = {running}",
+        "INSERT INTO penstock_workers (id, hostname, pid, version, queues, concurrency, running_count, started_at, last_seen_at, metadata)"
+        " SELECT claimed_by, 'host', 1, '', '[]', 1, 0, created_at, created_at, '{}' FROM penstock_jobs WHERE id = {running}",
+    ],
     "attempts beyond the maximum": [change("{running}", "max_attempts = 0")],
     "attempts that do not match the runs": [change("{running}", "attempt_no = 2")],
     "one run id for two runs": [

@@ -60,8 +60,13 @@ class World:
         return {name: str(value) for name, value in ids.items()}
 
     def plant(self, tx: Tx, statement: str) -> None:
-        day = "86400000000" if self.app.db.name == "sqlite" else "interval '1 day'"
+        day, days = (
+            ("86400000000", "172800000000")
+            if self.app.db.name == "sqlite"
+            else ("interval '1 day'", "interval '2 days'")
+        )
         column = "reserved_at" if "UPDATE penstock_reservations" in statement else "created_at"
+        statement = statement.replace("{farther}", f"({column} + {days})")
         statement = statement.replace("{long_ago}", f"({column} - {day})").replace("{far}", f"({column} + {day})")
         for name, value in self.ids.items():
             statement = statement.replace("{" + name + "}", f"'{value}'")

@@ -1,12 +1,13 @@
 """Each promise as queries over the live database. A row in the answer is a violation; a clean database answers none.
 
 The same text runs on both databases. `:now` is the clock that rules, `:overdue` is the time before which recovery should
-have been there. P12 is not in the rows: it stands on the indexes, so those are looked for. P13 is held by the place that a
+have been there, `:later` is as far ahead. P12 is not in the rows: it stands on the indexes, so those are looked for. P13 is held by the place that a
 job is given; moves and cancels may put a tenant far from its turn rightfully, so that is a warning.
 """
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -76,6 +77,26 @@ CHECKS = (
     Check(
         "running past its lease for longer than recovery may take", "P11",
         "SELECT id FROM penstock_jobs WHERE status = 'running' AND lease_expires_at < :overdue",
+    ),
+    Check(
+        # A changed timeout counts from its change on: what ran already began under another one.
+        "running for longer than its timeout allows", "P11",
+        "SELECT j.id FROM penstock_jobs j JOIN penstock_runs r ON r.job_id = j.id AND r.id = j.run_id"
+        " JOIN penstock_definitions d ON d.id = j.definition_id WHERE j.status = 'running'"
+        " AND r.started_at + SECONDS(d.timeout_seconds) < :overdue AND d.updated_at + SECONDS(d.timeout_seconds) < :overdue",
+    ),
+    Check(
+        "lease that ends later than any lease may", "P11",
+        "SELECT id FROM penstock_jobs WHERE status = 'running' AND lease_expires_at - SECONDS(86400) > :later",
+    ),
+    Check(
+        # A worker says every few seconds how many runs it has in hand. What it held then and still holds must be among them. A worker
+        # that comes over HTTP says so only when it claims.
+        "worker that holds runs which have ended there", "P11",
+        "SELECT w.id FROM penstock_workers w JOIN penstock_jobs j ON j.claimed_by = w.id AND j.status = 'running'"
+        " JOIN penstock_runs r ON r.job_id = j.id AND r.id = j.run_id AND r.started_at < :overdue"
+        " WHERE w.stopped_at IS NULL AND w.last_seen_at > :overdue AND CAST(w.metadata AS text) NOT LIKE '%\"by\"%\"api\"%'"
+        " GROUP BY w.id, w.running_count HAVING count(*) > w.running_count",
     ),
     Check(
         "attempts beyond the maximum", "P4",
@@ -226,6 +247,9 @@ CHECKS = (
 )  # fmt: skip
 
 
+_INTERVAL = {"postgresql": r"make_interval(secs => \1)", "sqlite": r"(\1 * 1000000)"}
+"""`SECONDS(…)` in a check, added to a time: SQLite's times are microseconds."""
+
 MISSING_INDEX = "index that is missing or invalid"
 
 
@@ -235,12 +259,13 @@ LARGE_WAL_BYTES = 64 * 1024 * 1024
 
 def violations(tx: Tx, grace: float, most: int = 20) -> list[Violation]:
     now = tx.time()
-    moments = {"now": now, "overdue": now - timedelta(seconds=grace)}
+    moments = {"now": now, "overdue": now - timedelta(seconds=grace), "later": now + timedelta(seconds=grace)}
     found = []
     for check in CHECKS:
         params = {name: moment for name, moment in moments.items() if f":{name}" in check.sql}
         binds = [bindparam(name, type_=UtcTime()) for name in params]
-        rows = tx.rows(text(f"{check.sql} LIMIT {most}").bindparams(*binds), params)
+        sql = re.sub(r"SECONDS\((.*?)\)", _INTERVAL[tx.dialect.name], check.sql)
+        rows = tx.rows(text(f"{sql} LIMIT {most}").bindparams(*binds), params)
         if rows:
             found.append(Violation(check.name, check.promise, tuple(str(row[0]) for row in rows)))
     missing = _missing_indexes(tx)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterable
 from queue import Empty, SimpleQueue
 
@@ -70,6 +71,12 @@ class Flight:
     def under_way(self) -> list[RunControl]:
         """Runs that were started and have not ended."""
         return [control for control in self.every() if control.started_at is not None and not control.ended]
+
+    def in_hand(self, waited: float = 1.0) -> int:
+        """How many runs this worker answers for: started, or claimed more than a moment ago. Neither what waits in the buffer
+        for its turn, nor what ended long ago and is left to recovery."""
+        before = time.monotonic() - waited
+        return sum((c.started_at is not None or c.claimed_at < before) and not c.abandoned for c in self.every())
 
     def unstarted(self) -> list[RunControl]:
         """Take everything out of the buffer that no executor has taken yet."""

@@ -48,7 +48,7 @@ class Presence(Service):
 
     def _appear(self, tx: Tx) -> None:
         worker_id = self._offer.worker_id
-        if not workers.seen(tx, worker_id, len(self._flight.under_way())):
+        if not workers.seen(tx, worker_id, self._flight.in_hand()):
             workers.register(tx, worker_id, self._row)
 
     def leave(self) -> None:
