@@ -59,5 +59,7 @@ format: $(STAMP)
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
 
+# Faults under living workers, kills and power cuts, many times over. PENSTOCK_CHAOS_SEED=… repeats the faults of a campaign.
+ROUNDS ?= 20
 chaos: $(STAMP)
-	PENSTOCK_CHAOS_ROUNDS=20 PENSTOCK_POWER_CUTS=10000 $(BIN)/python -m pytest -q tests/kills tests/races --timeout=7200
+	PENSTOCK_CHAOS_ROUNDS=$(ROUNDS) PENSTOCK_POWER_CUTS=10000 $(BIN)/python -m pytest -q -s tests/faults/test_campaign.py tests/kills tests/races --timeout=7200

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import subprocess
@@ -31,6 +32,9 @@ def eventually(true: Callable[[], Any], seconds: float = 90.0, what: str = "it")
 class Stage:
     """An app, worker processes that can be hurt, and the ground truth of what they did."""
 
+    module = "tests.faults.jobs"
+    lease = 2.0
+
     def __init__(self, url: str, directory: Path) -> None:
         self.url = url
         self.directory = directory
@@ -38,19 +42,18 @@ class Stage:
         self.effects = directory / "effects"
         self.clock = directory / "clock"
         self.clock.write_text("0")
-        self.app = Penstock(url, config=Config(lease_seconds=2.0, poll_seconds=0.3, grace_seconds=5.0))
+        self.app = Penstock(url, config=Config(lease_seconds=self.lease, poll_seconds=0.3, grace_seconds=5.0))
         self.workers: list[subprocess.Popen[bytes]] = []
         self.logs: list[Path] = []
-        from tests.faults import jobs
-
+        jobs = importlib.import_module(self.module)
         for function in jobs.app.functions.values():
             self.app.define(function.key, **function.definition)
         jobs.app.close()  # only its definitions are wanted here
 
     def worker(self, *options: str, prefix: tuple[str, ...] = (), **environment: str) -> subprocess.Popen[bytes]:
         """Start a worker process."""
-        command = [sys.executable, "-m", "penstock.cli", "worker", "--app", "tests.faults.jobs:app", "--json-logs"]
-        return self._start(*prefix, *command, "--lease", "2", "--grace", "5", *options, **environment)
+        command = [sys.executable, "-m", "penstock.cli", "worker", "--app", f"{self.module}:app", "--json-logs"]
+        return self._start(*prefix, *command, "--lease", str(self.lease), "--grace", "5", *options, **environment)
 
     def fleet(self, number: int) -> subprocess.Popen[bytes]:
         """Start many worker processes, and answer the one that watches them."""

@@ -56,7 +56,11 @@ class Proxy:
                 client, _ = self._listener.accept()
             except OSError:
                 return
-            server = socket.create_connection(("127.0.0.1", self.target))
+            try:
+                server = socket.create_connection(("127.0.0.1", self.target))
+            except OSError:  # the server is away: its clients are to see that, and to find it when it is back
+                client.close()
+                continue
             pair = (client, server)
             with self._lock:
                 self._pairs.add(pair)
