@@ -67,7 +67,10 @@ class TestCancel:
         numbered(app, [1])
         taken = claim_one(app)
         app.queue.finish(taken, Succeeded())
-        with nothing_written(app), pytest.raises(IllegalTransition, match=r"succeeded.*queued or running") as refused:
+        with (
+            nothing_written(app),
+            pytest.raises(IllegalTransition, match=r"canceled because it is succeeded.*queued or running") as refused,
+        ):
             app.jobs.cancel(taken.job_id)
         assert (refused.value.status, refused.value.verb) == ("succeeded", "cancel")
 
@@ -120,7 +123,7 @@ class TestRetry:
                 app.queue.finish(taken, Succeeded())
         with (
             nothing_written(app),
-            pytest.raises(IllegalTransition, match=f"{state}.*failed or dead_letter or canceled"),
+            pytest.raises(IllegalTransition, match=f"it is {state}.*failed, dead_letter or canceled"),
         ):
             app.jobs.retry(job.id)
 
@@ -179,7 +182,10 @@ class TestUpdate:
         (job,) = numbered(app, [1])
         claim(app) if state == "running" else app.jobs.cancel(job.id)
         for change in ({"params": {"n": 2}}, {"priority": 1}):
-            with nothing_written(app), pytest.raises(IllegalTransition, match=f"{state}.*must be queued"):
+            with (
+                nothing_written(app),
+                pytest.raises(IllegalTransition, match=f"cannot be updated because it is {state}.*is queued"),
+            ):
                 app.jobs.update(job.id, **change)  # type: ignore[arg-type]
 
 

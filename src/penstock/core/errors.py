@@ -154,12 +154,11 @@ class IllegalTransition(PenstockError):
 
     code = "illegal_transition"
 
-    def __init__(
-        self, verb: str, status: str, allowed: Sequence[str], target: str | None = None, why: str = ""
-    ) -> None:
-        to = f" to {target}" if target else ""
-        also = f" {why}" if why else ""
-        super().__init__(f"Cannot {verb} a job that is {status}{to}: it must be {' or '.join(allowed)}.{also}")
+    def __init__(self, verb: str, done: str, status: str, allowed: Sequence[str], because: str = "") -> None:
+        *first, last = allowed
+        choice = f"{', '.join(first)} or {last}" if first else last
+        told = because or f"it is {status}. Only a job that is {choice} can be {done}"
+        super().__init__(f"The job cannot be {done} because {told}.")
         self.verb = verb
         self.status = status
         self.allowed = tuple(allowed)

@@ -61,26 +61,27 @@ TERMINAL = frozenset(JobStatus) - ACTIVE
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """A named step of a job from one of some states to one state."""
+    """What a person may do to a job, and the states that allow it. What a run's end does is decided in `decide`."""
 
     name: str
+    done: str
+    """The name as a participle, for "The job cannot be retried"."""
     sources: tuple[JobStatus, ...]
-    target: JobStatus
 
-    def check(self, status: str, why: str = "") -> None:
+    def check(self, status: str) -> None:
         if status not in self.sources:
-            raise IllegalTransition(self.name, status, self.sources, self.target, why)
+            raise self.refused(status)
+
+    def refused(self, status: str, because: str = "") -> IllegalTransition:
+        """The error for a job in this state. `because` is a clause for a reason other than the state itself."""
+        return IllegalTransition(self.name, self.done, status, self.sources, because)
 
 
-CLAIM = Transition("claim", (JobStatus.QUEUED,), JobStatus.RUNNING)
-SUCCEED = Transition("succeed", (JobStatus.RUNNING,), JobStatus.SUCCEEDED)
-REQUEUE = Transition("requeue", (JobStatus.RUNNING,), JobStatus.QUEUED)
-SUPERSEDE = Transition("supersede", (JobStatus.RUNNING,), JobStatus.FAILED)
-BURY = Transition("bury", (JobStatus.RUNNING,), JobStatus.DEAD_LETTER)
-CANCEL = Transition("cancel", (JobStatus.QUEUED, JobStatus.RUNNING), JobStatus.CANCELED)
-RETRY = Transition("retry", (JobStatus.FAILED, JobStatus.DEAD_LETTER, JobStatus.CANCELED), JobStatus.QUEUED)
-UPDATE = Transition("update", (JobStatus.QUEUED,), JobStatus.QUEUED)
-MOVE = Transition("move", (JobStatus.QUEUED,), JobStatus.QUEUED)
+CANCEL = Transition("cancel", "canceled", (JobStatus.QUEUED, JobStatus.RUNNING))
+RETRY = Transition("retry", "retried", (JobStatus.FAILED, JobStatus.DEAD_LETTER, JobStatus.CANCELED))
+UPDATE = Transition("update", "updated", (JobStatus.QUEUED,))
+MOVE = Transition("move", "moved", (JobStatus.QUEUED,))
+RUN_NOW = Transition("run now", "run now", (JobStatus.QUEUED,))
 
 
 def one_of(name: str, value: str, allowed: Collection[str]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime
@@ -248,7 +247,3 @@ _ENCODERS: dict[str, Callable[[Attribute, Any], Any]] = {
     "date": _date, "datetime": _datetime, "timestamp": _datetime, "uuid": _uuid, "json": _json,
     "blob": lambda attribute, value: pack(value),
 }  # fmt: skip
-
-
-def is_nan(value: Any) -> bool:
-    return isinstance(value, float) and math.isnan(value)

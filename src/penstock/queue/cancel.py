@@ -42,14 +42,15 @@ def retry(ground: Ground, tenant_id: UUID, job_id: UUID) -> Job:
 
 def _retry_in(tx: Tx, tenant_id: UUID, job_id: UUID) -> Job:
     job = _locked(tx, tenant_id, job_id)
+    status.RETRY.check(job.status)
     newer = jobs.retry_of(tx, job_id)
-    status.RETRY.check(job.status if newer is None else "retried", f"Job {newer} retries it already." if newer else "")
+    if newer is not None:
+        raise status.RETRY.refused(job.status, f"job {newer} already retries it")
     if job.dedupe_key is not None:
         active = jobs.active_with_dedupe_key(tx, tenant_id, job.dedupe_key)
-        status.RETRY.check(
-            job.status if active is None else "superseded",
-            f"Job {active.id} with its dedupe key is active." if active else "",
-        )
+        if active is not None:
+            because = f"job {active.id}, which is {active.status}, has the same dedupe key"
+            raise status.RETRY.refused(job.status, because)
     allowed = max(job.max_attempts, job.attempt_no + 1)
     waits_for = WaitsFor.TIME
     if job.group_id is not None and job.group_position is not None:
