@@ -117,6 +117,21 @@ def test_a_waiting_job_is_explained_edited_and_moved(page: Page, shop: Tenant) -
     assert shop.api.get(f"/jobs/{job}")["payload"] == {"image_id": 7}
 
 
+def test_a_job_that_waits_for_its_time_is_rescheduled_and_run_now(page: Page, shop: Tenant) -> None:
+    job = shop.api.enqueue("resize-image", {"image_id": 1}, delay_seconds=3600)
+    page.goto(shop.address(f"jobs/{job}"))
+    page.get_by_role("button", name="Edit").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Not before").fill("2099-02-16T10:30:00")
+    dialog.get_by_role("button", name="Save").click()
+    expect(page.get_by_text(re.compile("It is due at 2099-02-1[567]"))).to_be_visible()
+    later = shop.api.get(f"/jobs/{job}")
+    assert later["scheduled_for"].startswith("2099-02-1") and later["waits_for"] == "time"
+    page.get_by_role("button", name="Run now").click()
+    expect(page.get_by_role("heading", level=1).get_by_text("succeeded")).to_be_visible()
+    expect(page.get_by_role("button", name="Run now")).to_have_count(0)
+
+
 def test_a_job_is_asked_for_by_a_form_of_its_schema(page: Page, shop: Tenant) -> None:
     page.goto(shop.address("definitions"))
     page.get_by_role("row", name=re.compile("resize-image")).get_by_role("button", name="Enqueue").click()

@@ -72,6 +72,26 @@ def test_a_database_that_is_not_there_is_3(penstock: Shell) -> None:
     assert answer.code == 3 and "does not answer" in answer.err
 
 
+def test_a_waiting_job_is_rescheduled_and_run_now(penstock: Shell, app: Penstock) -> None:
+    id = str(app.enqueue("resize", delay=3600).id)
+    moved = penstock.well("jobs", "update", id, "--scheduled-for", "2099-01-01T00:00:00Z", "--priority", "7", "--json")
+    assert (moved.json["scheduled_for"][:10], moved.json["priority"], moved.json["waits_for"]) == (
+        "2099-01-01",
+        7,
+        "time",
+    )
+    assert "is changed" in penstock.well("jobs", "update", id, "-p", '{"width": 9}').out
+    assert app.jobs.get(id).scheduled_for.year == 2099
+    told = penstock.well("jobs", "run-now", id).out
+    assert told == f"{id} is due now. No worker that is alive offers 'resize' on the queue 'default'.\n"
+    assert app.jobs.get(id).claimable and dict(app.jobs.get(id).params) == {"width": 9}
+    app.jobs.update(id, scheduled_for=app.jobs.get(id).scheduled_for.replace(year=2098))
+    assert penstock.well("jobs", "update", id, "--scheduled-for", "now", "--json").json["waits_for"] is None
+    penstock.well("jobs", "cancel", id)
+    refused = penstock("jobs", "run-now", id)
+    assert refused.code == 1 and "cannot be run now because it is canceled" in refused.err
+
+
 def test_jobs_are_listed_for_people_and_for_programs(penstock: Shell, app: Penstock) -> None:
     first, second = app.enqueue("resize"), app.enqueue("resize", {"width": 2})
     lines = penstock.well("jobs", "list").out.splitlines()

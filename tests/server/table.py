@@ -40,6 +40,7 @@ ROUTES: dict[tuple[str, str], Route] = {
     ("PATCH", "/api/v1/jobs/{job_id}"): Route("operate", {"priority": 5}, "job"),
     ("POST", "/api/v1/jobs/{job_id}/cancel"): Route("operate", owned="job"),
     ("POST", "/api/v1/jobs/{job_id}/retry"): Route("operate", owned="job"),
+    ("POST", "/api/v1/jobs/{job_id}/run-now"): Route("operate", owned="job"),
     ("POST", "/api/v1/jobs/{job_id}/move"): Route("operate", {"to": "top"}, "job"),
     ("GET", "/api/v1/jobs/{job_id}/attempts"): Route("view", owned="job"),
     ("GET", "/api/v1/jobs/{job_id}/chain"): Route("view", owned="job"),

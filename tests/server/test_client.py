@@ -7,6 +7,7 @@ import inspect
 import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import httpx
 import pytest
@@ -37,6 +38,9 @@ def test_a_program_enqueues_looks_and_steers(world: World) -> None:
         assert client.job(job.id) == job
         assert [each.id for each in client.jobs(status="queued", limit=5).items] == [job.id]
         assert client.change(job.id, priority=3).priority == 3
+        later = datetime(2099, 1, 1, tzinfo=UTC)
+        assert client.change(job.id, scheduled_for=later).scheduled_for == later
+        assert client.run_now(job.id).waits_for is None
         assert client.why(job.id).reason == "no_worker"
         assert client.cancel_many({"status": ["queued"]}, dry_run=True).matched == 1
         assert client.cancel(job.id).status == "canceled"

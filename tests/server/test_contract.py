@@ -147,6 +147,33 @@ def test_summary_cancel_retry_attempts(world: World) -> None:
     assert operator.get(f"/api/v1/jobs/{ids[0]}/attempts").json() == {"items": []}
 
 
+def test_a_waiting_job_is_run_now_and_rescheduled(world: World) -> None:
+    operator, admin = world.client("operator"), world.client("tenant_admin")
+    body = {"definition_key": "echo", "payload": {"n": 1}, "delay_seconds": 3600}
+    id = operator.post("/api/v1/jobs", json=body).json()["id"]
+    path = f"/api/v1/jobs/{id}"
+    moved = operator.patch(path, json={"scheduled_for": "2099-01-01T00:00:00Z"}).json()
+    assert (moved["scheduled_for"], moved["waits_for"]) == ("2099-01-01T00:00:00Z", "time")
+    kept = operator.patch(path, json={"priority": 7}).json()
+    assert (kept["scheduled_for"], kept["priority"]) == ("2099-01-01T00:00:00Z", 7)
+    for change in (
+        lambda: operator.patch(path, json={"scheduled_for": None}),
+        lambda: operator.post(f"{path}/run-now"),
+    ):
+        operator.patch(path, json={"scheduled_for": "2099-01-01T00:00:00Z"})
+        now = change()
+        assert now.status_code == 200, now.text
+        assert (now.json()["waits_for"], now.json()["scheduled_for"] < "2099") == (None, True)
+    assert operator.post(f"{path}/run-now").json() == operator.get(path).json()
+    assert operator.patch(path, json={"scheduled_for": "tomorrow"}).status_code == 422
+    audited = [entry for entry in admin.get("/api/v1/audit").json()["items"] if entry["action"] == "job.run_now"]
+    assert audited[-1]["before"]["scheduled_for"] == "2099-01-01T00:00:00Z"
+    operator.post(f"{path}/cancel")
+    refused = operator.post(f"{path}/run-now")
+    assert (refused.status_code, refused.json()["code"]) == (409, "illegal_transition")
+    assert "because it is canceled" in refused.json()["detail"]
+
+
 def test_a_worker_claims_beats_completes_and_fails_over_http(world: World) -> None:
     first, second = _jobs(world, 2)
     worker, viewer = world.client("worker"), world.client("viewer")

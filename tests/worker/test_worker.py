@@ -149,6 +149,18 @@ def test_wakes_up_for_a_new_job_without_polling(app: Penstock) -> None:
     assert started[0] - asked < 1.0
 
 
+def test_wakes_up_for_a_job_that_is_to_run_now(app: Penstock) -> None:
+    @app.job(key="later")
+    def later() -> None: ...
+
+    job = app.enqueue("later", delay=3600)
+    with working(app) as worker:
+        eventually(worker.pump.resting.is_set, what="rest")
+        worker.pump._look_at = time.monotonic() + 3600  # nothing but the waker can help now
+        app.jobs.run_now(job.id)
+        assert ended(app, job).status == "succeeded"
+
+
 def test_a_scheduled_job_starts_when_it_is_due(app: Penstock) -> None:
     @app.job(key="soon")
     def soon() -> None: ...

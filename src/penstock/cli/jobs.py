@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -9,7 +10,8 @@ import typer
 from penstock.cli import logs
 from penstock.cli._common import AsJson, DatabaseUrl, TenantName, open_app, out
 from penstock.cli._show import age, as_plain, print_facts, print_json, print_table
-from penstock.cli.enqueue import read_moment
+from penstock.cli.enqueue import read_moment, read_object
+from penstock.core.check import UNSET, Unset
 from penstock.core.nouns import Job
 from penstock.core.redact import Redactor
 
@@ -97,6 +99,41 @@ def retry(id: JobId, tenant: TenantName = "default", as_json: AsJson = False, da
     with open_app(database_url, tenant) as made:
         job = made.jobs.retry(id)
     _answer(job, as_json, "is queued again")
+
+
+@app.command("run-now")
+def run_now(
+    id: JobId, tenant: TenantName = "default", as_json: AsJson = False, database_url: DatabaseUrl = None
+) -> None:
+    """Let a job that waits for its time or its backoff run now, at the end of the queue."""
+    with open_app(database_url, tenant) as made:
+        job = made.jobs.run_now(id)
+        answer = made.jobs.why(id)
+    _answer(job, as_json, f"is due now. {answer.sentence.rstrip('.')}")
+
+
+@app.command()
+def update(
+    id: JobId,
+    params: Annotated[
+        str | None, typer.Option("--params", "-p", help="A JSON object, @file, or - for stdin.", show_default=False)
+    ] = None,
+    priority: Annotated[int | None, typer.Option(help="Lower runs first.")] = None,
+    scheduled_for: Annotated[
+        str | None, typer.Option("--scheduled-for", help="When it is due, like 2026-02-16T10:30:00Z, or now.")
+    ] = None,
+    tenant: TenantName = "default",
+    as_json: AsJson = False,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Change a queued job: its params, its priority, or when it is due. What is not given stays."""
+    given = None if params is None else read_object("--params", params)
+    moment: datetime | Unset | None = UNSET
+    if scheduled_for is not None:
+        moment = None if scheduled_for == "now" else read_moment("--scheduled-for", scheduled_for)
+    with open_app(database_url, tenant) as made:
+        job = made.jobs.update(id, given, priority, moment)
+    _answer(job, as_json, "is changed")
 
 
 @app.command()

@@ -111,13 +111,18 @@ class Calls:
         return _post(f"/jobs/{id}/retry", _model(work.Job))
 
     @staticmethod
+    def run_now(id: Id) -> Ask[work.Job]:
+        """Let a job that waits for its time or its backoff run now."""
+        return _post(f"/jobs/{id}/run-now", _model(work.Job))
+
+    @staticmethod
     def move(id: Id, **where: Any) -> Ask[work.Job]:
         """before=, after= or to="top" or "bottom"."""
         return _post(f"/jobs/{id}/move", _model(work.Job), work.MoveJob(**where))
 
     @staticmethod
     def change(id: Id, **changes: Any) -> Ask[work.Job]:
-        """Change payload or priority of a queued job."""
+        """Change payload, priority or scheduled_for of a queued job. `scheduled_for=None` makes it due now."""
         body = work.ChangeJob(**changes).model_dump(mode="json", exclude_unset=True)
         return Ask("PATCH", f"{API}/jobs/{id}", _model(work.Job), body)
 

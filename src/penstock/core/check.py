@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from enum import Enum
+from typing import Any, Final
 from uuid import UUID
 
 from penstock.core.errors import InvalidInput
+
+
+class Unset(Enum):
+    """The type of `UNSET`."""
+
+    UNSET = "unset"
+
+
+UNSET: Final = Unset.UNSET
+"""The default of an argument for which None has a meaning of its own."""
 
 MIN_INT32, MAX_INT32 = -(2**31), 2**31 - 1
 

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from penstock.core import check
 from penstock.core.caller import OWN
+from penstock.core.check import UNSET, Unset
 from penstock.core.clock import require_aware
 from penstock.core.errors import LeaseLost
 from penstock.core.nouns import Claim, Definition, Group, Job, Reservation, Run, Tenant, Why
@@ -81,8 +82,24 @@ class Jobs(Door):
     def retry(self, id: Id) -> Job:
         return cancel.retry(self.ground, self.tenant_id, check.identifier("id", id))
 
-    def update(self, id: Id, params: Mapping[str, Any] | None = None, priority: int | None = None) -> Job:
-        return order.update(self.ground, self.tenant_id, check.identifier("id", id), params, priority)
+    def run_now(self, id: Id) -> Job:
+        """Let a job that waits for its time or its backoff run now, at the end of its tenant's queue.
+
+        It keeps its attempts, its dedupe key and its group. A job that is due already is returned as it is: `why(id)` says
+        what it waits for. Raises IllegalTransition for one that waits for its turn in a group, runs or has ended.
+        """
+        return order.run_now(self.ground, self.tenant_id, check.identifier("id", id))
+
+    def update(
+        self,
+        id: Id,
+        params: Mapping[str, Any] | None = None,
+        priority: int | None = None,
+        scheduled_for: datetime | Unset | None = UNSET,
+    ) -> Job:
+        """Change a queued job: its params, its priority, or when it is due. `scheduled_for=None` and a time that has passed
+        mean now."""
+        return order.update(self.ground, self.tenant_id, check.identifier("id", id), params, priority, scheduled_for)
 
     def move(self, id: Id, *, before: Id | None = None, after: Id | None = None, to: str | None = None) -> Job:
         return order.move(

@@ -1,43 +1,99 @@
-"""Changing what waits: its params, its priority, its place."""
+"""Changing what waits: its params, its priority, its time, its place."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from penstock.core import check, status
+from penstock.core.check import UNSET, Unset
+from penstock.core.clock import require_aware
 from penstock.core.errors import InvalidInput, NotFound
 from penstock.core.nouns import Job
 from penstock.core.payload import compile_schema, merge, plain, require_object, validate
 from penstock.core.position import GAP, place
-from penstock.core.status import one_of
+from penstock.core.status import JobStatus, WaitsFor, one_of
 from penstock.queue.ground import Ground
-from penstock.store import definitions, jobs, order, tenants
+from penstock.store import definitions, jobs, order, promote, tenants
+from penstock.store import why as facts
 from penstock.store.database import Tx
 
 
 def update(
-    ground: Ground, tenant_id: UUID, job_id: UUID, params: Mapping[str, Any] | None = None, priority: int | None = None
+    ground: Ground,
+    tenant_id: UUID,
+    job_id: UUID,
+    params: Mapping[str, Any] | None = None,
+    priority: int | None = None,
+    scheduled_for: datetime | Unset | None = UNSET,
 ) -> Job:
-    """Change a queued job. Params are merged with the definition's defaults and checked, as when it was enqueued."""
+    """Change a queued job. Params are merged with the definition's defaults and checked, as when it was enqueued.
+
+    `scheduled_for` moves its time, also one that its backoff chose. A time that has passed means now, and so does None.
+    """
     if priority is not None:
         check.integer("priority", priority)
+    wanted = require_aware("scheduled_for", scheduled_for) if isinstance(scheduled_for, datetime) else None
+    if wanted is None and scheduled_for is not None and scheduled_for is not UNSET:
+        raise InvalidInput(f"scheduled_for is {scheduled_for!r}; expected an aware datetime, or None for now.")
 
     def work(tx: Tx) -> Job:
         job = _queued(tx, tenant_id, job_id, status.UPDATE)
-        values: dict[str, Any] = {}
-        if params is not None:
-            values["params"] = _checked_params(tx, job, params)
-            if job.attempt_no > 0:
-                jobs.keep_snapshots(tx, job)
-        if priority is not None and priority != job.priority:
-            values["priority"] = priority
-            if job.claimable:
-                weight = _weight(tx, tenant_id)
-                smallest = jobs.smallest_position(tx, priority)
-                values["position"] = place(jobs.largest_position(tx, tenant_id, priority), smallest, weight)
+        values = _changes(tx, job, params, priority)
         changed = jobs.change(tx, job_id, values) if values else job
+        if scheduled_for is not UNSET:
+            _reschedule(tx, job, wanted)
+            changed = jobs.get(tx, tenant_id, job_id)
+        assert changed is not None
+        return changed
+
+    return ground.db.transact(work)
+
+
+def _changes(tx: Tx, job: Job, params: Mapping[str, Any] | None, priority: int | None) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    if params is not None:
+        values["params"] = _checked_params(tx, job, params)
+        if job.attempt_no > 0:
+            jobs.keep_snapshots(tx, job)
+    if priority is not None and priority != job.priority:
+        values["priority"] = priority
+        if job.claimable:
+            weight = _weight(tx, job.tenant_id)
+            smallest = jobs.smallest_position(tx, priority)
+            values["position"] = place(jobs.largest_position(tx, job.tenant_id, priority), smallest, weight)
+    return values
+
+
+def _reschedule(tx: Tx, job: Job, wanted: datetime | None) -> None:
+    now = tx.time()
+    if wanted is not None and wanted > now:
+        promote.postpone(tx, job.tenant_id, job.id, wanted)
+    elif job.waits_for is WaitsFor.TIME:
+        promote.run_now(tx, job.tenant_id, job.id)
+    elif job.waits_for is WaitsFor.GROUP and job.scheduled_for > now:
+        promote.postpone(tx, job.tenant_id, job.id, now)
+
+
+def run_now(ground: Ground, tenant_id: UUID, job_id: UUID) -> Job:
+    """Let a job that waits for its time or its backoff run now: at the end of its tenant's queue, as if it were due.
+
+    A job that is due already is returned as it is; `why` says what it waits for. One that waits for its turn in a group is
+    refused.
+    """
+
+    def work(tx: Tx) -> Job:
+        job = _queued(tx, tenant_id, job_id, status.RUN_NOW)
+        if job.waits_for is WaitsFor.GROUP:
+            before = facts.predecessor(tx, job)
+            what = f"job {before.id}, which is {before.status}" if before else "the job before it"
+            raise status.RUN_NOW.refused(job.status, f"it waits for its turn in its group, after {what}")
+        if job.waits_for is not WaitsFor.TIME:
+            return job
+        promote.run_now(tx, tenant_id, job_id)
+        changed = jobs.get(tx, tenant_id, job_id)
         assert changed is not None
         return changed
 
@@ -127,6 +183,9 @@ def _queued(tx: Tx, tenant_id: UUID, job_id: UUID, transition: status.Transition
     job = jobs.get(tx, tenant_id, job_id, lock=True)
     if job is None:
         raise NotFound("job", job_id)
+    newer = jobs.retry_of(tx, job_id) if job.status is JobStatus.FAILED else None
+    if newer is not None:
+        raise transition.refused(job.status, f"it has failed, and job {newer} retries it")
     transition.check(job.status)
     return job
 

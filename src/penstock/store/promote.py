@@ -1,4 +1,5 @@
-"""What waits becomes claimable: by time, and by a slot of a limit. Run at the head of every claim, under its lock."""
+"""What waits becomes claimable: by time, and by a slot of a limit. Run at the head of every claim, under its lock; and for
+one job when a person changes its time."""
 
 from __future__ import annotations
 
@@ -6,10 +7,11 @@ import math
 import random
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import and_, bindparam, func, literal, or_, select, text, tuple_, union_all, update
+from sqlalchemy import Select, and_, bindparam, case, func, literal, or_, select, text, tuple_, union_all, update
 
 from penstock.core.position import place, step
 from penstock.core.status import JobStatus, WaitsFor
@@ -26,33 +28,72 @@ ADMIT_LOCK = GATE_LOCK + 2
 def due(tx: Tx) -> int:
     """Give every job whose time has come its place at the end of its tenant's queue, or its wait for a slot."""
     query = (
+        _waiting_for_time()
+        .where(jobs.c.scheduled_for <= tx.now)
+        .order_by(jobs.c.scheduled_for, jobs.c.queued_at, jobs.c.id)
+        .limit(BATCH)
+        .with_for_update(of=jobs, **tx.dialect.skip_locked)
+    )
+    found = tx.rows(query)
+    _promote(tx, found)
+    return len(found)
+
+
+def run_now(tx: Tx, tenant_id: UUID, job_id: UUID) -> None:
+    """Let a job that waits for its time be due now, and give it its place or its wait for a slot, as `due` does. The caller
+    holds the job's lock; a job that waits for anything else is left as it is."""
+    ours = and_(jobs.c.id == job_id, jobs.c.tenant_id == tenant_id, waiting_for(WaitsFor.TIME))
+    tx.run(update(jobs).where(ours, jobs.c.scheduled_for > tx.now).values(scheduled_for=tx.now))
+    _promote(tx, tx.rows(_waiting_for_time().where(ours)))
+
+
+def postpone(tx: Tx, tenant_id: UUID, job_id: UUID, until: datetime) -> None:
+    """Let a queued job wait for this time. It loses its place or its slot, if it had one; a member of a group that waits for
+    its turn waits for both."""
+    ours = and_(jobs.c.id == job_id, jobs.c.tenant_id == tenant_id, jobs.c.status == JobStatus.QUEUED)
+    its_turn = waiting_for(WaitsFor.GROUP)
+    queue = tx.scalar(
+        update(jobs)
+        .where(ours)
+        .values(
+            scheduled_for=until,
+            claimable=False,
+            slot=False,
+            waits_for=case((its_turn, WaitsFor.GROUP), else_=WaitsFor.TIME),
+        )
+        .returning(jobs.c.queue)
+    )
+    if queue is not None:
+        tx.dialect.wake(tx.conn, [queue])  # a slot may be free
+
+
+def _waiting_for_time() -> Select[Any]:
+    limited = or_(
+        tenants.c.is_active.is_(False),
+        tenants.c.max_running.is_not(None),
+        definitions.c.max_running.is_not(None),
+        definitions.c.paused.is_(True),
+    )
+    return (
         select(
             jobs.c.id,
             jobs.c.tenant_id,
             jobs.c.priority,
             jobs.c.queue,
             tenants.c.weight,
-            or_(
-                tenants.c.is_active.is_(False),
-                tenants.c.max_running.is_not(None),
-                definitions.c.max_running.is_not(None),
-                definitions.c.paused.is_(True),
-            ).label("limited"),
+            limited.label("limited"),
         )
         .join(tenants, tenants.c.id == jobs.c.tenant_id)
         .outerjoin(definitions, definitions.c.id == jobs.c.definition_id)
-        .where(waiting_for(WaitsFor.TIME), jobs.c.scheduled_for <= tx.now)
-        .order_by(jobs.c.scheduled_for, jobs.c.queued_at, jobs.c.id)
-        .limit(BATCH)
-        .with_for_update(of=jobs, **tx.dialect.skip_locked)
+        .where(waiting_for(WaitsFor.TIME))
     )
-    found = tx.rows(query)
-    limited = [row.id for row in found if row.limited]
+
+
+def _promote(tx: Tx, found: Sequence[Any]) -> None:
+    limited = [row for row in found if row.limited]
     if limited:
-        tx.run(update(jobs).where(jobs.c.id.in_(limited)).values(waits_for=WaitsFor.LIMIT))
-    free = [row for row in found if not row.limited]
-    _give_places(tx, free, slot=False)
-    return len(found)
+        tx.run(update(jobs).where(jobs.c.id.in_([row.id for row in limited])).values(waits_for=WaitsFor.LIMIT))
+    _give_places(tx, [row for row in found if not row.limited], slot=False)
 
 
 def _give_places(tx: Tx, found: Sequence[Any], *, slot: bool) -> None:

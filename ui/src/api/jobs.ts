@@ -177,6 +177,9 @@ export type Verb = "cancel" | "retry";
 export const canCancel = (job: Job): boolean => (job.status === "queued" || job.status === "running") && !job.cancel_requested_at;
 export const canRetry = (job: Job): boolean => job.status === "failed" || job.status === "dead_letter" || job.status === "canceled";
 
+/** Whether it waits for its time, or for the time that its backoff chose. */
+export const canRunNow = (job: Job): boolean => job.status === "queued" && job.waits_for === "time";
+
 export function act(scope: Scope, verb: Verb, id: string): Promise<Job> {
   const params = { path: { job_id: id } };
   return taken(verb === "cancel" ? scope.api.POST("/api/v1/jobs/{job_id}/cancel", { params }) : scope.api.POST("/api/v1/jobs/{job_id}/retry", { params }));

@@ -387,7 +387,7 @@ export interface paths {
         head?: never;
         /**
          * Change Job
-         * @description Change the payload or priority of a queued job.
+         * @description Change the payload or the priority of a queued job, or when it is due.
          */
         patch: operations["change_job"];
         trace?: never;
@@ -526,6 +526,26 @@ export interface paths {
          * @description Try again what ended badly. In chain mode the answer is a new job that retries it.
          */
         post: operations["retry_job"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{job_id}/run-now": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Run Job Now
+         * @description Let a job that waits for its time or its backoff run now. A job that is due already is returned as it is.
+         */
+        post: operations["run_job_now"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1706,7 +1726,8 @@ export interface components {
         };
         /**
          * ChangeJob
-         * @description Change a queued job. A masked value (`***`) in the payload stays what it was.
+         * @description Change a queued job. A masked value (`***`) in the payload stays what it was. `scheduled_for` says when the job is
+         *     due; null, or a time that has passed, means now.
          */
         ChangeJob: {
             /** Payload */
@@ -1715,6 +1736,8 @@ export interface components {
             } | null;
             /** Priority */
             priority?: number | null;
+            /** Scheduled For */
+            scheduled_for?: string | null;
         };
         /** ChangeTenant */
         ChangeTenant: {
@@ -6806,6 +6829,127 @@ export interface operations {
         };
     };
     retry_job: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Job"];
+                };
+            };
+            /** @description The request cannot be read */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Sign in first */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request took too long */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Invalid input */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not available now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    run_job_now: {
         parameters: {
             query?: never;
             header?: never;

@@ -39,6 +39,11 @@ export function exact(at: string | Date, zone?: string): string {
   return `${p.year}-${p.month}-${p.day} ${p.hour}:${p.minute}:${p.second}`;
 }
 
+/** The value of a `datetime-local` input, which is in the viewer's own zone: `2026-02-16T10:30:01`. */
+export function localInput(at: string | Date): string {
+  return exact(at).replace(" ", "T");
+}
+
 /** `Mon 2026-02-16 10:30`, with the offset that holds at that moment, so that a change of clocks shows. */
 export function calendar(at: string | Date, zone?: string): string {
   const when = new Date(at);

@@ -210,10 +210,12 @@ class Logs(Answer):
 
 
 class ChangeJob(Request):
-    """Change a queued job. A masked value (`***`) in the payload stays what it was."""
+    """Change a queued job. A masked value (`***`) in the payload stays what it was. `scheduled_for` says when the job is
+    due; null, or a time that has passed, means now."""
 
     payload: JsonObject | None = None
     priority: Int32 | None = None
+    scheduled_for: Moment | None = None
 
 
 class MoveJob(Request):

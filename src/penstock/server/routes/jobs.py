@@ -9,6 +9,7 @@ from fastapi import Query, Response
 from pydantic_core import to_json
 
 from penstock.core.access import Need
+from penstock.core.check import UNSET
 from penstock.core.errors import InvalidInput
 from penstock.core.redact import unmasked
 from penstock.core.wire import jobs as wire
@@ -93,13 +94,15 @@ def get_job(call: Caller, job_id: UUID) -> wire.Job:
 
 @routes.patch("/jobs/{job_id}", Need.OPERATE)
 def change_job(call: Caller, job_id: UUID, body: wire.ChangeJob) -> wire.Job:
-    """Change the payload or priority of a queued job."""
+    """Change the payload or the priority of a queued job, or when it is due."""
 
     def work(unit: Unit) -> wire.Job:
         before = unit.jobs().get(job_id)
         payload = None if body.payload is None else unmasked(body.payload, before.params)
-        after = unit.jobs().update(job_id, payload, body.priority)
-        told = [wire.Job.of(job).model_dump(mode="json", include={"payload", "priority"}) for job in (before, after)]
+        moment = body.scheduled_for if "scheduled_for" in body.model_fields_set else UNSET
+        after = unit.jobs().update(job_id, payload, body.priority, moment)
+        kept = {"payload", "priority", "scheduled_for"}
+        told = [wire.Job.of(job).model_dump(mode="json", include=kept) for job in (before, after)]
         unit.audit("job.change", "job", job_id, *told)
         return wire.Job.of(after)
 
@@ -128,6 +131,21 @@ def retry_job(call: Caller, job_id: UUID) -> wire.Job:
         after = unit.jobs().retry(job_id)
         told = {"status": after.status, "job_id": str(after.id)}
         unit.audit("job.retry", "job", job_id, {"status": before.status}, told)
+        return wire.Job.of(after)
+
+    return call.change(work)
+
+
+@routes.post("/jobs/{job_id}/run-now", Need.OPERATE)
+def run_job_now(call: Caller, job_id: UUID) -> wire.Job:
+    """Let a job that waits for its time or its backoff run now. A job that is due already is returned as it is."""
+
+    def work(unit: Unit) -> wire.Job:
+        before = unit.jobs().get(job_id)
+        after = unit.jobs().run_now(job_id)
+        kept = {"scheduled_for", "waits_for"}
+        told = [wire.Job.of(job).model_dump(mode="json", include=kept) for job in (before, after)]
+        unit.audit("job.run_now", "job", job_id, *told)
         return wire.Job.of(after)
 
     return call.change(work)

@@ -30,7 +30,7 @@ export default function JobScreen() {
     queryFn: () => taken(api.GET("/api/v1/jobs/{job_id}", { params: { path } })),
     refetchInterval: (query) => (isActive(query.state.data) ? 2000 : false),
   });
-  const version = job.data && `${job.data.status} ${job.data.attempt_count} ${job.data.queued_at} ${job.data.cancel_requested_at}`;
+  const version = job.data && `${job.data.status} ${job.data.attempt_count} ${job.data.queued_at} ${job.data.cancel_requested_at} ${job.data.waits_for} ${job.data.scheduled_for}`;
   const attempts = useQuery({
     queryKey: key("job", id, "attempts", version),
     queryFn: () => taken(api.GET("/api/v1/jobs/{job_id}/attempts", { params: { path } })),
