@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from penstock.core.clock import ForwardClock, ManualClock, require_aware
+from penstock.core.clock import ManualClock, require_aware, uptime, wall_time
 from penstock.core.errors import InvalidInput, NaiveDatetime
 
 
@@ -16,31 +16,11 @@ def test_a_manual_clock_moves_when_told_to() -> None:
     assert clock.now() == datetime(2019, 12, 31, 22, tzinfo=UTC)
 
 
-def test_a_forward_clock_never_runs_backwards(monkeypatch: pytest.MonkeyPatch) -> None:
-    wall, steady = 1_000_000.0, 50.0
-    monkeypatch.setattr(time, "time", lambda: wall)
-    monkeypatch.setattr(time, "monotonic", lambda: steady)
-    clock = ForwardClock()
-    assert clock.timestamp() == 1_000_000
-    wall, steady = wall - 3600, steady + 5  # the wall jumps back; monotonic time carries on
-    assert clock.timestamp() == 1_000_005
-    wall, steady = 1_000_100, steady + 1  # it jumps ahead, and we follow
-    assert clock.timestamp() == 1_000_100
-    wall, steady = 1_000_050, steady + 2
-    assert clock.timestamp() == 1_000_102
-
-
-def test_a_forward_clock_carries_on_from_what_the_database_saw(monkeypatch: pytest.MonkeyPatch) -> None:
-    steady = 10.0
-    monkeypatch.setattr(time, "time", lambda: 1_000.0)
-    monkeypatch.setattr(time, "monotonic", lambda: steady)
-    clock = ForwardClock()
-    clock.not_before(datetime.fromtimestamp(500, UTC))
-    assert clock.timestamp() == 1_000
-    clock.not_before(datetime.fromtimestamp(2_000, UTC))
-    steady += 3
-    assert clock.timestamp() == 2_003
-    assert clock.now() == datetime.fromtimestamp(2_003, UTC)
+def test_uptime_is_not_moved_by_setting_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = uptime()
+    monkeypatch.setattr(time, "time", lambda: 1_000_000.0)
+    assert wall_time() == datetime.fromtimestamp(1_000_000, UTC)
+    assert before <= uptime() < before + 3600
 
 
 def test_only_aware_datetimes() -> None:

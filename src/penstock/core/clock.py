@@ -37,28 +37,16 @@ class ManualClock:
         self._now = require_aware("moment", moment)
 
 
-class ForwardClock:
-    """The machine's clock, kept from running backwards: when the wall jumps back, monotonic time carries on."""
+def wall_time() -> datetime:
+    """Return the machine's time, as whoever set it says."""
+    return datetime.fromtimestamp(time.time(), UTC)
 
-    def __init__(self) -> None:
-        self._anchor = time.time()
-        self._started = time.monotonic()
 
-    def now(self) -> datetime:
-        return datetime.fromtimestamp(self.timestamp(), UTC)
-
-    def timestamp(self) -> float:
-        carried = self._anchor + (time.monotonic() - self._started)
-        wall = time.time()
-        if wall > carried:
-            self._anchor, self._started = wall, time.monotonic()
-            return wall
-        return carried
-
-    def not_before(self, moment: datetime) -> None:
-        """Carry on from `moment` if it is later than now: what the database last saw."""
-        if moment.timestamp() > self.timestamp():
-            self._anchor, self._started = moment.timestamp(), time.monotonic()
+def uptime() -> float:
+    """Return the seconds since the machine booted: the same in all its processes, and not moved by setting its time."""
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.monotonic()
 
 
 def require_aware(name: str, moment: datetime) -> datetime:

@@ -310,7 +310,7 @@ def _explain(tx: Tx, store: JobStore, row: Any) -> str:
         return "It was made, but its result is gone: refresh() makes it pending again."
     now = tx.time()
     if row.status == "reserved":
-        if row.lease_until < now:
+        if row.lease_until < (tx.lease_time() or now):
             return (
                 f"The worker {row.host}:{row.pid} that held it vanished; the next refresh() or populate() returns it."
             )

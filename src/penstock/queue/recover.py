@@ -46,7 +46,7 @@ def recover(ground: Ground) -> Recovered:
     """Everything a restart must look at. Bounded by what is open, never by history."""
     transact = ground.db.transact
     failpoints.reach("recover.before")
-    return Recovered(
+    mended = Recovered(
         without_run=transact(lambda tx: _without_run(ground, tx)),
         finishing=transact(lambda tx: _finishing(ground, tx)),
         abandoned=expired(ground, known_dead=True),
@@ -55,6 +55,8 @@ def recover(ground: Ground) -> Recovered:
         groups=transact(_stalled_groups),
         reservations=transact(lambda tx: reservations.expire(tx, is_dead=is_dead)),
     )
+    transact(workers.settle_clock)
+    return mended
 
 
 def expired(ground: Ground, known_dead: bool = False) -> int:
@@ -136,7 +138,7 @@ def keep_house(ground: Ground) -> int:
     closed = expired(ground)
 
     def work(tx: Tx) -> None:
-        reservations.expire(tx)
+        reservations.expire(tx, is_dead=is_dead)
         recovery.forget_workers(tx, unseen_for=10 * ground.config.lease_seconds, is_dead=is_dead)
         workers.remember_time(tx)
 

@@ -38,6 +38,8 @@ MAX_TRIES = 10
 STATEMENT_SECONDS = 20.0
 LEAVE_SECONDS = 1.0
 """Threads that find out together that their connections are lost replace the pool once."""
+WRONG_CLOCK_SECONDS = 60.0
+"""What is stamped further in the future than this was stamped while the clock was wrong."""
 AT_HAND_SECONDS = 600.0
 """How long a connection is kept at hand before the pool has it back, which knows how old it may become."""
 
@@ -57,6 +59,19 @@ class Tx:
     def later(self, seconds: float | ColumnElement[float]) -> ColumnElement[datetime]:
         """`seconds` from now, on the clock that rules."""
         return self.dialect.add_seconds(self.now, seconds)
+
+    @property
+    def lease_now(self) -> ColumnElement[datetime]:
+        """The time on the clock that leases are counted by: not `now` on SQLite, where the machine's time may jump."""
+        moment = self.lease_time()
+        return self.dialect.now() if moment is None else literal(moment, UtcTime)
+
+    def lease_time(self) -> datetime | None:
+        return self.dialect.lease_time(self.conn, self.moment)
+
+    def lease_until(self, seconds: float) -> ColumnElement[datetime]:
+        """When a lease of `seconds` that is given now is over."""
+        return self.dialect.add_seconds(self.lease_now, seconds)
 
     def run(self, statement: Executable, params: Any = None) -> CursorResult[Any]:
         return self.conn.execute(statement, params)
@@ -104,7 +119,7 @@ class Database:
             self.engine = dialect_for(url.dialect.name).engine_beside(url, create_engine, pool_size, busy_timeout)
         else:
             self.engine = url
-        self.dialect = dialect_for(self.engine.dialect.name)
+        self.dialect = dialect_for(self.engine.dialect.name, injected_clock=clock is not None)
         self.clock = clock
         self.busy_timeout = busy_timeout
         self.statement_seconds = statement_seconds

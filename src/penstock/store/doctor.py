@@ -1,21 +1,22 @@
 """Each promise as queries over the live database. A row in the answer is a violation; a clean database answers none.
 
 The same text runs on both databases. `:now` is the clock that rules, `:overdue` is the time before which recovery should
-have been there, `:later` is as far ahead. P12 is not in the rows: it stands on the indexes, so those are looked for. P13 is held by the place that a
+have been there. `:lease_overdue` and `:lease_later` are as far from the time that leases are counted by. P12 is not in the rows: it stands on the indexes, so those are looked for. P13 is held by the place that a
 job is given; moves and cancels may put a tenant far from its turn rightfully, so that is a warning.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
-from sqlalchemy import bindparam, text
+from sqlalchemy import Integer, bindparam, text
 
 from penstock.core.nouns import Violation, Warning_
-from penstock.store.database import Tx
+from penstock.store.database import WRONG_CLOCK_SECONDS, Tx
 from penstock.store.tables import metadata
 from penstock.store.types import UtcTime
 
@@ -76,7 +77,7 @@ CHECKS = (
     ),
     Check(
         "running past its lease for longer than recovery may take", "P11",
-        "SELECT id FROM penstock_jobs WHERE status = 'running' AND lease_expires_at < :overdue",
+        "SELECT id FROM penstock_jobs WHERE status = 'running' AND lease_expires_at < :lease_overdue",
     ),
     Check(
         # A changed timeout counts from its change on: what ran already began under another one.
@@ -87,7 +88,7 @@ CHECKS = (
     ),
     Check(
         "lease that ends later than any lease may", "P11",
-        "SELECT id FROM penstock_jobs WHERE status = 'running' AND lease_expires_at - SECONDS(86400) > :later",
+        "SELECT id FROM penstock_jobs WHERE status = 'running' AND lease_expires_at - SECONDS(86400) > :lease_later",
     ),
     Check(
         # A worker says every few seconds how many runs it has in hand. What it held then and still holds must be among them. A worker
@@ -259,7 +260,8 @@ LARGE_WAL_BYTES = 64 * 1024 * 1024
 
 def violations(tx: Tx, grace: float, most: int = 20) -> list[Violation]:
     now = tx.time()
-    moments = {"now": now, "overdue": now - timedelta(seconds=grace), "later": now + timedelta(seconds=grace)}
+    lease_now, span = tx.lease_time() or now, timedelta(seconds=grace)
+    moments = {"now": now, "overdue": now - span, "lease_overdue": lease_now - span, "lease_later": lease_now + span}
     found = []
     for check in CHECKS:
         params = {name: moment for name, moment in moments.items() if f":{name}" in check.sql}
@@ -345,9 +347,46 @@ def _sqlite_warnings(tx: Tx) -> list[Warning_]:
         size = wal.stat().st_size // (1024 * 1024)
         message = f"The write-ahead log has grown to {size} MiB: some reader keeps a transaction open. Find and end it."
         found.append(Warning_("large write-ahead log", message))
+    return [*found, *_clock_warnings(tx)]
+
+
+def _clock_warnings(tx: Tx) -> Iterator[Warning_]:
+    """What a machine whose time was set leaves behind. All compared with the machine's time as it is now."""
+    now = tx.time()
+    soon = now + timedelta(seconds=WRONG_CLOCK_SECONDS)
     latest = tx.scalar(text("SELECT latest FROM penstock_clock").columns(latest=UtcTime()))
-    if latest is not None and tx.moment is not None and latest > tx.moment:
-        behind = (latest - tx.moment).total_seconds()
-        message = f"The machine's clock is {behind:.0f} s behind the latest time this database has seen. Check its time service."
-        found.append(Warning_("clock that ran backwards", message))
-    return found
+    if latest is not None and latest > soon:
+        yield Warning_(
+            "clock that ran backwards",
+            f"The machine's clock is {_span(latest - now)} behind the latest time this database has seen. Check its time service. "
+            "If it is right now, `penstock recover` forgets the other time.",
+        )
+    query = (
+        "SELECT count(*), max(max(created_at, queued_at, coalesce(started_at, 0), coalesce(finished_at, 0))) AS latest"
+        " FROM penstock_jobs WHERE max(created_at, queued_at, coalesce(started_at, 0), coalesce(finished_at, 0)) > :soon"
+    )
+    count, latest = tx.first(
+        text(query).bindparams(bindparam("soon", type_=UtcTime())).columns(count=Integer(), latest=UtcTime()),
+        {"soon": soon},
+    )
+    if count:
+        yield Warning_(
+            "times in the future",
+            f"{count:,} jobs were stamped while the machine's clock was ahead, by up to {_span(latest - now)}. They run as others "
+            "do, but a retry or a delay that was counted from such a time comes that much too late.",
+        )
+    apart = (tx.lease_time() or now) - now
+    if abs(apart) > timedelta(seconds=WRONG_CLOCK_SECONDS):
+        yield Warning_(
+            "lease clock apart from the machine's",
+            f"Leases are shown {_span(apart)} {'later' if apart > timedelta() else 'earlier'} than they end, because the machine's "
+            "clock was set since it booted. They hold as long as they should. `penstock recover` sets them right while no worker runs.",
+        )
+
+
+def _span(apart: timedelta) -> str:
+    seconds = abs(apart.total_seconds())
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size or (seconds >= size and seconds % size < 1):
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

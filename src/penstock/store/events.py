@@ -10,7 +10,7 @@ from sqlalchemy import delete, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from penstock.core.reach import Event
-from penstock.store.database import Tx
+from penstock.store.database import WRONG_CLOCK_SECONDS, Tx
 from penstock.store.tables import events, trigger_fires
 from penstock.store.types import json_object
 
@@ -57,7 +57,9 @@ def claim_fire(tx: Tx, trigger_id: UUID, payload_hash: str, job_id: UUID, window
     taken = statement.on_conflict_do_update(
         index_elements=[trigger_fires.c.trigger_id, trigger_fires.c.payload_hash],
         set_={"fired_at": statement.excluded.fired_at, "job_id": statement.excluded.job_id},
-        where=trigger_fires.c.fired_at <= tx.later(-window_seconds),
+        where=(trigger_fires.c.fired_at <= tx.later(-window_seconds))
+        # Fired while the clock was wrong: that must not silence the trigger until the time comes.
+        | (trigger_fires.c.fired_at > tx.later(max(window_seconds, WRONG_CLOCK_SECONDS))),
     ).returning(trigger_fires.c.job_id)
     if tx.first(taken) is not None:
         return None

@@ -21,11 +21,11 @@ def lead_schedules(tx: Tx, holder: str, seconds: float) -> bool:
     if tx.dialect.name == "postgresql":
         patience = func.set_config("idle_in_transaction_session_timeout", str(round(seconds * 1000)), True)
         return bool(tx.scalar(select(func.pg_try_advisory_xact_lock(SCHEDULER_LOCK), patience)))
-    statement = sqlite.insert(leaders).values(name="scheduler", holder=holder, expires_at=tx.later(seconds))
+    statement = sqlite.insert(leaders).values(name="scheduler", holder=holder, expires_at=tx.lease_until(seconds))
     taken = statement.on_conflict_do_update(
         index_elements=[leaders.c.name],
-        set_={"holder": holder, "expires_at": tx.later(seconds)},
-        where=(leaders.c.holder == holder) | (leaders.c.expires_at <= tx.now),
+        set_={"holder": holder, "expires_at": tx.lease_until(seconds)},
+        where=(leaders.c.holder == holder) | (leaders.c.expires_at <= tx.lease_now),
     )
     return tx.first(taken.returning(leaders.c.name)) is not None
 

@@ -18,7 +18,7 @@ BATCH = 500
 
 def abandoned(tx: Tx, is_dead: Callable[[str], bool] | None = None) -> list[Any]:
     """Running jobs whose lease is over, or whose worker is known to be dead: (id, run_id, claimed_by, over)."""
-    over = jobs.c.lease_expires_at <= tx.now
+    over = jobs.c.lease_expires_at <= tx.lease_now
     lost = over
     if is_dead is not None:
         # Told by their holders first, so that a batch is filled with what is lost however much else is running.

@@ -6,14 +6,15 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, select, text, update
+from sqlalchemy import func, or_, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.sql import ColumnElement
 
 from penstock.core.ids import new_id
 from penstock.core.nouns import Reservation
 from penstock.core.status import JobStatus
 from penstock.store import failpoints, rows
-from penstock.store.database import Tx
+from penstock.store.database import WRONG_CLOCK_SECONDS, Tx
 from penstock.store.dialects.postgresql import GATE_LOCK
 from penstock.store.tables import in_status, jobs, reservations
 
@@ -69,11 +70,16 @@ def release(tx: Tx, reservation_id: UUID) -> bool:
     )
 
 
+def _over(tx: Tx) -> ColumnElement[bool]:
+    # One from the future was made while the clock was wrong, and would last until that time comes.
+    return or_(reservations.c.expires_at <= tx.now, reservations.c.reserved_at > tx.later(WRONG_CLOCK_SECONDS))
+
+
 def expire(tx: Tx, tenant_id: UUID | None = None, is_dead: Callable[[str], bool] | None = None) -> int:
     """End those whose time is over, and those whose process is known to be dead."""
-    query = select(
-        reservations.c.id, reservations.c.reserved_by, (reservations.c.expires_at <= tx.now).label("over")
-    ).where(reservations.c.status == "active")
+    query = select(reservations.c.id, reservations.c.reserved_by, _over(tx).label("over")).where(
+        reservations.c.status == "active"
+    )
     if tenant_id is not None:
         query = query.where(reservations.c.tenant_id == tenant_id)
     gone = [row.id for row in tx.rows(query) if row.over or (is_dead is not None and is_dead(row.reserved_by))]

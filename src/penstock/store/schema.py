@@ -18,7 +18,6 @@ from penstock.store.dialects.postgresql import GATE_LOCK
 from penstock.store.differences import differences, missing
 from penstock.store.faults import sqlstate
 from penstock.store.tables import metadata
-from penstock.store.types import from_micros
 
 if TYPE_CHECKING:
     from alembic.script import ScriptDirectory
@@ -150,10 +149,6 @@ def open_embedded(db: Database) -> None:
         _refuse_network_file_system(db)
         if current(db) != HEAD:
             upgrade(db)
-        with db.read() as tx:
-            latest = tx.scalar(text("SELECT latest FROM penstock_clock"))
-        if latest is not None and db.clock is None:
-            db.dialect.not_before(from_micros(latest))
     verify(db)
 
 

@@ -36,5 +36,10 @@ def present(tx: Tx, seen_within: float | None = None) -> list[dict[str, Any]]:
 
 
 def remember_time(tx: Tx) -> None:
-    """Note the latest time seen: SQLite's clock must not run backwards between processes."""
+    """Note the latest time seen, so that `doctor` can tell a machine whose clock was set back."""
     tx.run(update(clock).where(clock.c.id == 1, clock.c.latest < tx.now).values(latest=tx.now))
+
+
+def settle_clock(tx: Tx) -> None:
+    """Believe the machine's clock again, whatever it said before."""
+    tx.dialect.settle_clock(tx.conn)

@@ -10,9 +10,9 @@ from penstock.store.dialects.sqlite import SqliteDialect
 __all__ = ["Dialect", "dialect_for"]
 
 
-def dialect_for(name: str) -> Dialect:
+def dialect_for(name: str, *, injected_clock: bool = False) -> Dialect:
     if name == "sqlite":
-        return SqliteDialect()
+        return SqliteDialect(injected_clock)
     if name == "postgresql":
         return PostgresDialect()
     raise InvalidInput(f"Penstock lives on sqlite or postgresql, not on {name!r}.")

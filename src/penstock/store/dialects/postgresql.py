@@ -141,8 +141,11 @@ class PostgresDialect:
     def machine_time(self) -> datetime | None:
         return None
 
-    def not_before(self, moment: datetime) -> None:
-        """Nothing to do: the server's clock is the only one."""
+    def lease_time(self, conn: Connection, moment: datetime | None) -> datetime | None:
+        return moment
+
+    def settle_clock(self, conn: Connection) -> None:
+        """Do nothing: the server's clock is the only one."""
 
     def now(self) -> ColumnElement[datetime]:
         # Not now(): in a transaction of several statements it would be older than rows that a later one sees.

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,14 +21,15 @@ from sqlalchemy.engine import URL
 from sqlalchemy.sql import ColumnElement, Executable, cast, type_coerce
 from sqlalchemy.types import BigInteger
 
-from penstock.core.clock import ForwardClock
+from penstock.core.clock import wall_time
 from penstock.core.decide import Resolution
 from penstock.core.ids import id_from
 from penstock.core.nouns import Claim
 from penstock.core.payload import dumps
 from penstock.core.position import place, step
 from penstock.store import failpoints
-from penstock.store.dialects.base import pool_beside
+from penstock.store.dialects.base import Bare, pool_beside
+from penstock.store.dialects.lease_clock import LeaseClock
 from penstock.store.hot import (
     NOTHING_TAKEN,
     RETRY_MODES,
@@ -51,9 +51,6 @@ from penstock.store.hot import (
 )
 from penstock.store.types import UtcTime, from_micros, to_micros
 
-_clock = ForwardClock()
-_lock = threading.Lock()
-
 
 def _listened(engine: Engine) -> Engine:
     event.listen(engine, "connect", _prepare_connection)
@@ -68,6 +65,9 @@ class SqliteDialect:
     guest_options: ClassVar[Mapping[str, Any]] = {}
     many_writers: ClassVar[bool] = False
     skip_locked: ClassVar[Mapping[str, Any]] = {}
+
+    def __init__(self, injected_clock: bool = False) -> None:
+        self._lease_clock = None if injected_clock else LeaseClock()
 
     def create_engine(self, url: URL, factory: Callable[..., Engine], pool_size: int, busy_timeout: float) -> Engine:
         engine = factory(
@@ -134,14 +134,20 @@ class SqliteDialect:
             conn.exec_driver_sql("COMMIT")
 
     def machine_time(self) -> datetime | None:
-        return _clock.now()
+        return wall_time()
 
-    def not_before(self, moment: datetime) -> None:
-        with _lock:
-            _clock.not_before(moment)
+    def lease_time(self, conn: Connection, moment: datetime | None) -> datetime | None:
+        if self._lease_clock is None:
+            return moment
+        writing = isinstance(conn, Bare) or bool(conn.get_execution_options().get("penstock_write"))
+        return self._lease_clock.now(conn.connection, writing=writing)
+
+    def settle_clock(self, conn: Connection) -> None:
+        if self._lease_clock is not None:
+            self._lease_clock.settle(conn.connection)
 
     def now(self) -> ColumnElement[datetime]:
-        return literal(_clock.now(), UtcTime)
+        return literal(wall_time(), UtcTime)
 
     def select_now(self) -> Executable:
         return select(self.now())
@@ -155,7 +161,7 @@ class SqliteDialect:
 
     def insert_jobs(self, conn: Connection, moment: datetime | None, new: Sequence[NewJob]) -> Sequence[Written]:
         """Write the jobs whose tenant and definition are as the caller saw them; answer those written."""
-        now = to_micros(moment or _clock.now())
+        now = to_micros(moment or wall_time())
         if len(new) == 1:
             return _insert_one(conn, now, new[0])
         tenants = _tenants(conn, {job.tenant_id for job in new})
@@ -194,7 +200,7 @@ class SqliteDialect:
             cursor.close()
 
     def insert_alike(self, conn: Connection, moment: datetime | None, many: Alike) -> int:
-        now = to_micros(moment or _clock.now())
+        now = to_micros(moment or wall_time())
         job = many.first
         tenant = _tenants(conn, {job.tenant_id}).get(job.tenant_id)
         definition = (
@@ -220,11 +226,11 @@ class SqliteDialect:
         return len(many.ids)
 
     def gate(self, conn: Connection, moment: datetime | None) -> Gate:
-        [(due, limited, reserved, queues)] = _run(conn, _GATE, {"now": to_micros(moment or _clock.now())})
+        [(due, limited, reserved, queues)] = _run(conn, _GATE, {"now": to_micros(moment or wall_time())})
         return Gate(bool(due), bool(limited), bool(reserved), tuple(queues.split("\n")) if queues else ())
 
     def claim(self, conn: Connection, moment: datetime | None, request: ClaimRequest) -> Taken:
-        now = to_micros(moment or _clock.now())
+        now = to_micros(moment or wall_time())
         find = _find(
             len(request.open), request.keys is not None, request.tenant_id is not None, request.heed_reservations
         )
@@ -239,13 +245,16 @@ class SqliteDialect:
         if not found:
             return NOTHING_TAKEN
         pairs = ",".join([f'[{number},"{run_id}"]' for number, run_id in zip(found, request.run_ids, strict=False)])
-        lease = now + round(request.lease_seconds * 1_000_000)
+        lease = self._lease(conn, moment, request.lease_seconds)
         _run(conn, _TAKE, {"pairs": f"[{pairs}]", "now": now, "lease": lease, "worker": request.worker})
         failpoints.reach("claim.after_update")
         _run(conn, _OPEN_RUNS, {"numbers": numbers, "now": now, "worker": request.worker, "pid": request.pid})
         failpoints.reach("claim.after_runs")
         told_apart = dict(_run(conn, _LONG_PARAMS, {"numbers": numbers})) if long else {}
         return Taken(len(found), lambda: _claims_in(rows, told_apart, request, from_micros(lease)))
+
+    def _lease(self, conn: Connection, moment: datetime | None, seconds: float) -> int:
+        return to_micros(self.lease_time(conn, moment) or wall_time()) + round(seconds * 1_000_000)
 
     def rehearse(self, moment: datetime | None, request: ClaimRequest, expected: Gate) -> Rehearsed:
         return Rehearsed(expected, request, None)
@@ -259,16 +268,15 @@ class SqliteDialect:
     def heartbeat(
         self, conn: Connection, moment: datetime | None, pairs: Sequence[tuple[UUID, UUID]], lease_seconds: float
     ) -> Sequence[tuple[UUID, bool]]:
-        now = to_micros(moment or _clock.now())
         given = dumps([[str(job_id), str(run_id)] for job_id, run_id in pairs])
-        lease = now + round(lease_seconds * 1_000_000)
+        lease = self._lease(conn, moment, lease_seconds)
         # The column itself, because SQLite 3.40 answers `IS NOT NULL` wrongly in the RETURNING of an UPDATE … FROM.
         return [(UUID(row[0]), bool(row[1])) for row in _run(conn, _HEARTBEAT, {"pairs": given, "lease": lease})]
 
     def close(
         self, conn: Connection, moment: datetime | None, closings: Sequence[Closing], shard: int
     ) -> Sequence[Closed]:
-        now = to_micros(moment or _clock.now())
+        now = to_micros(moment or wall_time())
         by_run: dict[str, Closing] = {}
         texts = []
         for closing, told in told_once(closings, _resolution_row):
@@ -304,7 +312,7 @@ class SqliteDialect:
     def close_successes(
         self, conn: Connection, moment: datetime | None, successes: Sequence[Success], shard: int
     ) -> set[UUID] | None:
-        now = to_micros(moment or _clock.now())
+        now = to_micros(moment or wall_time())
         given = ",".join(dict.fromkeys([f'["{each.job_id}","{each.run_id}"]' for each in successes]))
         [(number, jobs, runs, run_ids, facts)] = _run(conn, _SUCCESSES, {"given": f"[{given}]"})
         if not number:

@@ -39,7 +39,7 @@ def warnings(tx: Tx) -> list[Warning_]:
              "done, but their rows are gone. refresh() has them made again."),
             ((jobs.c.status == "pending") & there, "pending key that is there",
              "pending although their rows are there. refresh() takes them off the list."),
-            ((jobs.c.status == "reserved") & (jobs.c.lease_until < tx.now), "reservation that ran out",
+            ((jobs.c.status == "reserved") & (jobs.c.lease_until < tx.lease_now), "reservation that ran out",
              "reserved by a worker that no longer renews them. The next populate() or refresh() takes them back."),
         ):  # fmt: skip
             count = int(tx.scalar(select(func.count()).select_from(jobs).where(condition)))

@@ -207,7 +207,7 @@ class JobStore:
     def return_orphans(self, tx: Tx, max_crashes: int, orphan_timeout: float | None = None) -> int:
         """Reservations whose lease ran out, or which are older than `orphan_timeout`, go back to pending; a key that
         took down its worker `max_crashes` times becomes an error. Answers how many reservations ended."""
-        lapsed: ColumnElement[bool] = self.table.c.lease_until < tx.now
+        lapsed: ColumnElement[bool] = self.table.c.lease_until < tx.lease_now
         if orphan_timeout is not None:
             lapsed = or_(lapsed, self.table.c.reserved_time <= tx.later(-orphan_timeout))
         columns = [*(self.table.c[name] for name in self.keys), self.table.c.attempts, self.table.c.host, self.table.c.pid,
@@ -235,7 +235,7 @@ class JobStore:
         """Reserve the most urgent due jobs that nobody else is taking; answers them in order."""
         claim, look_over = self._claim(tx.moment is not None, picking)
         values = {"LIMIT": limit, "TOKEN": token, "LEASE": lease, "USER": who.user, "HOST": who.host, "PID": who.pid,
-                  "VERSION": who.version, "NOW": tx.moment}  # fmt: skip
+                  "VERSION": who.version, "NOW": tx.moment, "LEASE_NOW": tx.lease_time()}  # fmt: skip
         found = tx.rows(claim, values)
         if look_over is not None:
             taken = {tuple(row) for row in found}
@@ -262,7 +262,8 @@ class JobStore:
             select(*(jobs.c[name] for name in self.keys)).where(*due).order_by(*self._order(picking.order))
             .limit(bindparam("LIMIT", type_=Integer())).with_for_update(**dialect.skip_locked).cte("picked")
         )  # fmt: skip
-        until = dialect.add_seconds(now, bindparam("LEASE", type_=Float()))
+        lease_now: ColumnElement[datetime] = bindparam("LEASE_NOW", type_=UtcTime()) if timed else dialect.now()
+        until = dialect.add_seconds(lease_now, bindparam("LEASE", type_=Float()))
         who = Identity(bindparam("USER"), bindparam("HOST"), bindparam("PID"), bindparam("VERSION"))
         claim = (
             update(jobs)
@@ -282,7 +283,7 @@ class JobStore:
 
     def reserve(self, tx: Tx, key: Mapping[str, Any], token: str, who: Identity, lease: float) -> bool:
         due = (self._at(key), self._is("pending"), self.table.c.scheduled_time <= tx.now)
-        reserved = self._reserved_by(tx.now, tx.later(lease), token, who)
+        reserved = self._reserved_by(tx.now, tx.lease_until(lease), token, who)
         return tx.count(update(self.table).where(*due).values(reserved)) == 1
 
     def complete(self, tx: Tx, key: Mapping[str, Any], token: str, duration: float | None, *, keep: bool) -> bool:
@@ -359,7 +360,7 @@ class JobStore:
         return tx.count(delete(self.table).where(self._at(key), self._held(token))) == 1
 
     def heartbeat(self, tx: Tx, token: str, lease: float) -> int:
-        return tx.count(update(self.table).where(self._held(token)).values(lease_until=tx.later(lease)))
+        return tx.count(update(self.table).where(self._held(token)).values(lease_until=tx.lease_until(lease)))
 
     def ignore(self, tx: Tx, key: Mapping[str, Any], priority: int) -> str | None:
         """Set aside; answers the status that stands in the way, if one does."""

@@ -143,11 +143,11 @@ workers = Table(
 clock = Table(
     "penstock_clock",
     metadata,
-    # The latest time this database has seen: SQLite's time must not run backwards between processes.
+    # The latest time this database has seen; and for SQLite the boot of the machine that its leases are counted in.
     Column("id", Integer, primary_key=True),
     Column("latest", UtcTime, nullable=False),
-    Column("boot_id", Text),  # SQLite's leases are counted in time since this boot of the machine ...
-    Column("booted_at", UtcTime),  # ... which began then
+    Column("boot_id", Text),
+    Column("booted_at", UtcTime),
     CheckConstraint("id = 1", name="one_row"),
 )
 
