@@ -5,7 +5,7 @@ PORT ?= 8080
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: run test check format clean venv ui ui-test docs bench bench-quick soak chaos
+.PHONY: run test check format clean venv ui ui-test docs bench bench-quick soak chaos neighbours test-neighbours
 
 venv: $(STAMP)
 
@@ -25,7 +25,23 @@ run: ui
 	  --commands examples/demo/commands.toml --pipeline examples.demo.lab
 
 test: ui check
-	$(BIN)/python -m pytest -q -n 2 --dist loadgroup $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup --ignore=tests/neighbours $(PYTEST_ARGS)
+
+# What the tests of tests/neighbours run beside us, and the package index does not have: Debian's packages, each with the
+# program that shows that it is there. Another neighbour is one more line.
+neighbours:
+	tools/neighbour pgbouncer pgbouncer
+
+# What a pooler does not do: pass on a server's setting from the URL, and LISTEN.
+NOT_POOLED := --deselect 'tests/conformance/test_bad_database.py::test_a_read_only_database[postgresql]' \
+  --deselect 'tests/worker/test_worker.py::test_wakes_up_for_a_new_job_without_polling[postgresql]'
+
+# The real neighbours: their own tests, and then the suites that define the store, the worker, schedules and pipelines, with a
+# pooler between them and PostgreSQL.
+test-neighbours: ui
+	$(BIN)/python -m pytest -q -n 2 tests/neighbours $(PYTEST_ARGS)
+	PENSTOCK_TEST_POOLER=1 $(BIN)/python -m pytest -q -n 2 --dist loadgroup -k postgresql $(NOT_POOLED) $(PYTEST_ARGS) \
+	  tests/conformance tests/worker/test_worker.py tests/triggers/test_schedules.py tests/pipeline/test_populate.py
 
 check: ui
 	$(BIN)/ruff check .

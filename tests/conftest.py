@@ -3,12 +3,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock.core.clock import ManualClock
 from penstock.store.database import Database
 from penstock.store.schema import upgrade
+from tests.neighbours.pgbouncer import PooledServer
 from tests.support.postgres import Server
 
 BACKENDS = ("sqlite", "postgresql")
@@ -27,20 +29,23 @@ class ForeignServer:
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[Server | ForeignServer]:
-    """The PostgreSQL of this test session, with an empty Penstock schema as `penstock_template`."""
+def postgres() -> Iterator[Any]:
+    """The PostgreSQL of this test session, with an empty Penstock schema as `template`. With PENSTOCK_TEST_POOLER, the tests
+    reach it through a PgBouncer in transaction mode."""
     given = os.environ.get("PENSTOCK_TEST_POSTGRES_URL")
-    server = ForeignServer(given) if given else Server().start()
+    server: Any = ForeignServer(given) if given else Server().start()
     template = server.create_database()
     db = Database(server.url(template))
     upgrade(db)
     db.close()
-    server.template = template  # type: ignore[union-attr]
+    if "PENSTOCK_TEST_POOLER" in os.environ:
+        server = PooledServer(server)
+    server.template = template
     yield server
-    if isinstance(server, Server):
-        server.remove()
-    else:
+    if given:
         server.drop_database(template)
+    else:
+        server.remove()
 
 
 @pytest.fixture(params=BACKENDS)

@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 
 from tests.support.ports import free_port
-from tests.support.postgres import NOBODY
+from tests.support.postgres import NOBODY, Server
 
 PROGRAM = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 
@@ -35,6 +35,7 @@ class PgBouncer:
 * = host=127.0.0.1 port={target}
 [pgbouncer]
 listen_addr = 127.0.0.1
+so_reuseport = 0
 listen_port = {self.port}
 unix_socket_dir =
 auth_type = trust
@@ -47,11 +48,22 @@ server_idle_timeout = 5
 query_wait_timeout = 20
 """
         )
-        with self.log.open("wb") as output:
+        self._user = user
+        self._start()
+
+    def _start(self) -> None:
+        assert PROGRAM is not None
+        with self.log.open("ab") as output:
             self._process = subprocess.Popen(
-                [PROGRAM, str(self.directory / "pgbouncer.ini")], user=user, stdout=output, stderr=output, cwd="/"
+                [PROGRAM, str(self.directory / "pgbouncer.ini")], user=self._user, stdout=output, stderr=output, cwd="/"
             )
         self._wait()
+
+    def restart(self) -> None:
+        """As after a crash: every connection is gone."""
+        self._process.kill()
+        self._process.wait(10)
+        self._start()
 
     def _wait(self) -> None:
         until = time.monotonic() + 30
@@ -75,3 +87,27 @@ query_wait_timeout = 20
             self._process.kill()
             self._process.wait(10)
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class PooledServer:
+    """A PostgreSQL that is reached through a PgBouncer. Databases come and go directly: the pooler would hold on to them."""
+
+    def __init__(self, direct: Server, *, mode: str = "transaction") -> None:
+        self.direct = direct
+        self.pooler = PgBouncer(direct.port, mode=mode)
+
+    def url(self, database: str = "postgres") -> str:
+        return self.pooler.url(database)
+
+    def execute(self, statement: str) -> None:
+        self.direct.execute(statement)
+
+    def create_database(self, template: str = "template1") -> str:
+        return self.direct.create_database(template)
+
+    def drop_database(self, name: str) -> None:
+        self.direct.drop_database(name)
+
+    def remove(self) -> None:
+        self.pooler.stop()
+        self.direct.remove()

@@ -25,7 +25,7 @@ from sqlalchemy.sql import ColumnElement, Executable
 from penstock.core.clock import Clock
 from penstock.core.errors import DatabaseUnavailable, InvalidInput
 from penstock.store import failpoints, urls
-from penstock.store.dialects import Dialect, dialect_for
+from penstock.store.dialects import Dialect, dialect_for, link
 from penstock.store.dialects.base import Bare
 from penstock.store.dialects.sqlite import begin_to_write
 from penstock.store.faults import is_disconnect, is_left, is_read_only, is_transient, translated
@@ -131,6 +131,8 @@ class Database:
         """The connection of the last short write, with the process that it belongs to: two visits to the pool would take as
         long as a statement."""
         self._left_at = float("-inf")
+        self._pooled = False
+        """Whether one of our connections goes through a pooler; then we take the caller's for such, too."""
         self._writing = threading.Lock()
         self.before_close: list[Callable[[], None]] = []
         """What must stop using this database before its connections go."""
@@ -181,6 +183,7 @@ class Database:
             driver = conn.connection.dbapi_connection
             if not self._owns_engine:
                 self.dialect.settle(driver)
+            self._pooled = self._pooled or link.is_pooled(driver)
             with self.dialect.patience(driver, None if patient else self.statement_seconds):
                 try:
                     yield conn
@@ -331,7 +334,9 @@ class Database:
         """Work inside the caller's transaction: we neither commit nor roll back. Takes a SQLAlchemy Connection or Session,
         Django's connection, or a raw psycopg or sqlite3 connection."""
         with guest_connection(connection, self.dialect) as conn:
-            yield Tx(conn, self.dialect, self.moment())
+            driver = conn.connection.dbapi_connection
+            with link.unprepared(driver) if self._pooled else nullcontext():
+                yield Tx(conn, self.dialect, self.moment())
 
     def ping(self) -> None:
         with self.read() as tx:

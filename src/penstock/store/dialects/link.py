@@ -44,6 +44,21 @@ def is_pooled(connection: Any) -> bool:
     return bool(getattr(connection, "penstock_pooled", False))
 
 
+@contextmanager
+def unprepared(connection: Any) -> Iterator[None]:
+    """Prepare nothing in the block, on a connection that is the caller's and may be behind a pooler."""
+    while not hasattr(type(connection), "prepare_threshold"):
+        if not hasattr(connection, "_connection"):  # another driver
+            yield
+            return
+        connection = connection._connection
+    before, connection.prepare_threshold = connection.prepare_threshold, None
+    try:
+        yield
+    finally:
+        connection.prepare_threshold = before
+
+
 def _is_pooled(connection: Any) -> bool:
     before = connection.autocommit
     connection.autocommit = True
