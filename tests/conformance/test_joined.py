@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,11 +13,13 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 from psycopg.rows import dict_row, namedtuple_row
+from psycopg.types.string import TextLoader
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from penstock import InvalidInput, Penstock
 from penstock.core.status import JobStatus
+from penstock.store import failpoints
 from tests.conformance.helpers import claim_one
 
 Enqueue = Callable[[Any], Any]
@@ -208,6 +211,92 @@ def test_a_raw_connection_outside_a_transaction(app: Penstock) -> None:
     app.enqueue("work", connection=caller)
     caller.close()
     assert app.jobs.summary().counts[JobStatus.QUEUED] == 1
+
+
+def odd_text(data: bytes) -> str:
+    return "a text? never"
+
+
+@contextmanager
+def oddly_configured(app: Penstock, style: str) -> Iterator[Any]:
+    """Connections as frameworks and their users configure them."""
+    if app.db.name == "sqlite":
+        path = app.db.url.database or ""
+        conn: Any = sqlite3.connect(path, detect_types=sqlite3.PARSE_DECLTYPES | sqlite3.PARSE_COLNAMES)
+        conn.text_factory = {"texts": bytes, "loaders": odd_text, "cursors": str}[style]
+    else:
+        conn = psycopg.connect(app.db.url.set(drivername="postgresql").render_as_string(hide_password=False))
+        if style == "cursors":
+            conn.cursor_factory = psycopg.ClientCursor
+        for name in ("jsonb", "json", "uuid", "timestamptz", "numeric", "int4", "int8", "bool"):
+            if style != "cursors":
+                conn.adapters.register_loader(name, TextLoader if style == "texts" else Unloadable)
+    try:
+        yield conn
+    finally:
+        conn.close()
+
+
+class Unloadable(psycopg.adapt.Loader):
+    def load(self, data: Any) -> Any:
+        raise AssertionError("a loader of the caller's was used")
+
+
+@pytest.mark.parametrize("style", ["texts", "loaders", "cursors"])
+def test_raw_connections_as_others_configure_them(
+    app: Penstock, engine: sa.Engine, style: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sqlite3.converters, "JSON", lambda data: json.loads(data))
+    monkeypatch.setitem(sqlite3.converters, "BOOLEAN", lambda data: data == b"1")
+    app.triggers.on_event("a", "paid", "work", {"n": "{{ event.n }}"})
+    app.ground.forget_definitions()
+    with oddly_configured(app, style) as caller:
+        factory = getattr(caller, "text_factory", None)
+        group = app.groups.create([("work", {"n": 1})], connection=caller)
+        app.ground.forget_definitions()
+        job = app.enqueue("work", {"n": 2}, dedupe_key="k", connection=caller)
+        assert app.enqueue("work", {"n": 3}, dedupe_key="k", connection=caller) == job
+        many = app.enqueue_many("work", [{"n": 4}], connection=caller)
+        event = app.emit("paid", {"n": 5}, connection=caller)
+        assert getattr(caller, "text_factory", None) is factory
+        caller.commit()
+    assert app.jobs.get(job.id) == job
+    assert app.groups.get(group.id) == group
+    assert app.events.get(event.id) == event
+    assert sorted(each.params["n"] for each in app.jobs.list()) == [1, 2, 4, 5]
+    assert app.jobs.get(many[0]).params == {"n": 4}
+
+
+@pytest.mark.parametrize("backend", ["postgresql"], indirect=True)
+def test_a_sqlalchemy_connection_with_loaders_of_its_own(app: Penstock, engine: sa.Engine) -> None:
+    def configure(connection: Any, _record: Any) -> None:
+        for name in ("jsonb", "uuid", "timestamptz"):
+            connection.adapters.register_loader(name, TextLoader)
+
+    sa.event.listen(engine, "connect", configure)
+    engine.dispose()
+    app.triggers.on_event("a", "paid", "work", {"n": "{{ event.n }}"})
+    app.ground.forget_definitions()
+    with engine.begin() as caller:
+        job = app.enqueue("work", {"n": 1}, dedupe_key="k", connection=caller)
+        assert app.enqueue("work", {"n": 2}, dedupe_key="k", connection=caller) == job
+        group = app.groups.create([("work", {"n": 3})], connection=caller)
+        event = app.emit("paid", {"n": 4}, connection=caller)
+    assert app.jobs.get(job.id) == job
+    assert app.groups.get(group.id) == group
+    assert app.events.get(event.id) == event
+
+
+def test_a_sqlalchemy_connection_in_autocommit(app: Penstock, engine: sa.Engine) -> None:
+    """Each call is committed when it returns, or leaves nothing."""
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as caller:
+        app.groups.create([("work", {"n": 1}), ("work", {"n": 2})], connection=caller)
+        assert len(app.jobs.list()) == 2
+        with failpoints.armed("enqueue.after", "error"), pytest.raises(failpoints.InjectedError):
+            app.enqueue("work", connection=caller)
+        assert len(app.jobs.list()) == 2
+        app.enqueue("work", connection=caller)
+    assert len(app.jobs.list()) == 3
 
 
 def test_what_is_no_connection_is_refused(app: Penstock) -> None:

@@ -10,7 +10,6 @@ from uuid import UUID
 from sqlalchemy import JSON, BigInteger, DateTime, Dialect, String
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.dialects.postgresql import UUID as PostgresUUID
-from sqlalchemy.dialects.sqlite import JSON as SqliteJSON
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -74,20 +73,9 @@ class Id(TypeDecorator[UUID]):
         return UUID(value)
 
 
-class _SqliteJson(SqliteJSON):
-    """JSON as text. A caller's connection may have a converter for JSON columns, and hand out what it has read already."""
-
-    def result_processor(self, dialect: Dialect, coltype: object) -> Any:
-        return lambda value: json.loads(value) if isinstance(value, str | bytes) else value
-
-
-JsonDoc = (
-    JSON(none_as_null=True)
-    .with_variant(JSONB(none_as_null=True), "postgresql")
-    .with_variant(_SqliteJson(none_as_null=True), "sqlite")
-)
+JsonDoc = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
 
 
 def json_object(value: Any) -> Any:
-    """What is an object, an array or NULL in the database, also if the caller's connection hands out JSON as text."""
+    """What is an object, an array or NULL in the database, whether the caller's connection hands JSON out as text or as read."""
     return json.loads(value) if isinstance(value, str | bytes) else value

@@ -49,7 +49,7 @@ from penstock.store.hot import (
     minute_of,
     told_once,
 )
-from penstock.store.types import UtcTime, from_micros, to_micros
+from penstock.store.types import UtcTime, from_micros, json_object, to_micros
 
 
 def _listened(engine: Engine) -> Engine:
@@ -62,7 +62,7 @@ class SqliteDialect:
     name: ClassVar[str] = "sqlite"
     driver_name: ClassVar[str] = "sqlite3"
     bare_url: ClassVar[str] = "sqlite://"
-    guest_options: ClassVar[Mapping[str, Any]] = {}
+    guest_options: ClassVar[Mapping[str, Any]] = {"json_deserializer": json_object}
     many_writers: ClassVar[bool] = False
     skip_locked: ClassVar[Mapping[str, Any]] = {}
 
