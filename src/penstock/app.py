@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 from uuid import UUID
 
 from sqlalchemy import Engine
@@ -173,6 +173,10 @@ class Penstock:
     def functions(self) -> Mapping[str, Function]:
         return self._shared.functions
 
+    @overload
+    def job(self, key: Callable[P, R], /) -> Task[P, R]: ...
+
+    @overload
     def job(
         self,
         key: str | None = None,
@@ -180,9 +184,20 @@ class Penstock:
         timeout: int | None = None,
         isolation: Isolation = "thread",
         **definition: Any,
-    ) -> Callable[[Callable[P, R]], Task[P, R]]:
-        """Register a function as a job. Its argument schema is derived from the signature; the definition is written
-        with the first enqueue, or when a worker starts."""
+    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+
+    def job(
+        self,
+        key: str | Callable[..., Any] | None = None,
+        *,
+        timeout: int | None = None,
+        isolation: Isolation = "thread",
+        **definition: Any,
+    ) -> Any:
+        """Register a function as a job: `@app.job` or `@app.job(key="resize", timeout=60)`. Its argument schema is derived
+        from the signature; the definition is written with the first enqueue, or when a worker starts."""
+        if callable(key):
+            return self.job()(key)
 
         def register(call: Callable[P, R]) -> Task[P, R]:
             name = key or getattr(call, "__name__", "job").replace("_", "-")

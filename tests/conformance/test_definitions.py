@@ -200,3 +200,14 @@ class TestTenants:
         app.tenants.update("acme", is_active=True)
         app.enqueue("work", {"n": 2}, tenant="acme")
         assert sorted(claimed_numbers(app)) == [1, 2]
+
+
+def test_a_function_is_registered_by_a_bare_decorator(app: Penstock) -> None:
+    @app.job
+    def bare_job(n: int = 1) -> int:
+        """Count."""
+        return n
+
+    job = bare_job.enqueue(n=3)
+    assert (job.definition_key, dict(job.params)) == ("bare-job", {"n": 3})
+    assert app.definitions.get("bare-job").description == "Count."

@@ -9,12 +9,17 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import psutil
 import pytest
 import structlog
+from pydantic import BaseModel
 
 from penstock.core.errors import InvalidInput
 from penstock.core.outcomes import Canceled, Failed, Skipped, Snooze, Snoozed, Succeeded, TimedOut
@@ -92,14 +97,56 @@ def test_a_job_speaks_through_its_context(runner: PythonRunner, isolation: str, 
         assert (outcome.evidence.stdout_tail, outcome.evidence.stderr_tail) == ("printed\n", "complained\n")
 
 
-def test_results_that_cannot_be_kept(runner: PythonRunner) -> None:
-    too_big = run(runner, lambda: "x" * (1024 * 1024 + 1))
-    assert isinstance(too_big, Failed) and "larger than 1024 KiB" in too_big.error
-    no_json = run(runner, lambda: {"a": object()})
-    assert isinstance(no_json, Failed) and "$.a: object is not JSON" in no_json.error
+def returning(result: Any) -> Any:
+    return lambda: result
+
+
+def test_a_result_that_cannot_be_kept_does_not_undo_the_work(runner: PythonRunner) -> None:
     loop: list[Any] = []
     loop.append(loop)
-    assert isinstance(run(runner, lambda: loop), Failed)
+    for result, why in (
+        ("x" * (1024 * 1024 + 1), "larger than 1024 KiB"),
+        ({"a": object()}, "object"),
+        (loop, "Circular"),
+        (float("nan"), "$"),
+    ):
+        with structlog.testing.capture_logs() as logs:
+            outcome = run(runner, returning(result))
+        assert isinstance(outcome, Succeeded) and outcome.result is None
+        told = outcome.evidence.stderr_tail or ""
+        assert told.startswith("[penstock] The job succeeded, but its result could not be stored: ") and why in told
+        assert [log["event"] for log in logs] == ["result_not_stored"]
+
+
+def test_a_result_of_rich_types_is_stored_as_json(runner: PythonRunner) -> None:
+    @dataclass
+    class Receipt:
+        id: UUID
+        total: Decimal
+
+    class Answer(BaseModel):
+        at: datetime
+        receipts: list[Receipt]
+
+    id, at = UUID(int=7), datetime(2026, 1, 1, tzinfo=UTC)
+    outcome = run(runner, lambda: Answer(at=at, receipts=[Receipt(id, Decimal("1.50"))]))
+    expected = {"at": "2026-01-01T00:00:00Z", "receipts": [{"id": str(id), "total": "1.50"}]}
+    assert isinstance(outcome, Succeeded) and outcome.result == expected
+    assert outcome.evidence.stderr_tail is None
+
+
+def test_snooze_takes_a_timedelta(runner: PythonRunner) -> None:
+    def later(wait: Any) -> Any:
+        def job() -> None:
+            raise Snooze(wait)
+
+        return run(runner, job)
+
+    outcome = later(timedelta(minutes=5))
+    assert isinstance(outcome, Snoozed) and outcome.seconds == 300
+    assert str(Snooze(timedelta(minutes=5))) == "snoozed for 300 s"
+    wrong = later("soon")
+    assert isinstance(wrong, Failed) and "seconds or a timedelta; got 'soon'" in wrong.error
 
 
 def test_artifacts_are_regular_files(runner: PythonRunner, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from penstock import Penstock
-from penstock.core.access import digest, is_well_formed
+from penstock.core.access import digest, is_well_formed, new_token
 from penstock.core.errors import InvalidInput
 from penstock.queue.access import create_token, ensure_bootstrap, revoke_token, sign_in_code
 from penstock.server import Settings, create_app
@@ -77,6 +77,19 @@ def test_the_operators_own_token_is_the_first_super_admin(world: World) -> None:
     assert world.bare(Authorization="Bearer another token entirely").get("/api/v1/session").status_code == 200
     with pytest.raises(InvalidInput, match="at least 8"):
         Settings(bootstrap_token="secret")
+
+
+def test_a_bootstrap_token_with_our_mark_works_or_is_refused_at_start(world: World) -> None:
+    with pytest.raises(InvalidInput, match=r"begins with pst_.*checksum"):
+        Settings(bootstrap_token="pst_my_own_secret_of_forty_characters_000")
+    token, _ = new_token()
+    ensure_bootstrap(world.penstock.ground, Settings(bootstrap_token=token).bootstrap_token or "")
+    world.app.state.gate.forget()
+    me = world.bare(Authorization=f"Bearer {token}").get("/api/v1/session").json()
+    assert (me["role"], me["label"]) == ("super_admin", "bootstrap")
+    _, viewer = create_token(world.penstock.ground, "viewer", "reader", "acme")
+    with pytest.raises(InvalidInput, match="has the role viewer"):
+        ensure_bootstrap(world.penstock.ground, viewer)
 
 
 def test_a_session_needs_its_csrf_token_for_changes(world: World) -> None:

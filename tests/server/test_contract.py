@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
+from penstock.core.wire.definitions import NewDefinition
 from penstock.queue.access import create_token
 from tests.server.support import World
 
@@ -172,6 +173,26 @@ def test_a_waiting_job_is_run_now_and_rescheduled(world: World) -> None:
     refused = operator.post(f"{path}/run-now")
     assert (refused.status_code, refused.json()["code"]) == (409, "illegal_transition")
     assert "because it is canceled" in refused.json()["detail"]
+
+
+def test_a_body_of_defaults_may_be_left_out(world: World) -> None:
+    admin, operator = world.client("tenant_admin"), world.client("operator")
+    body = {"label": "t", "trigger_type": "event", "event_name": "a.b", "definition_key": "echo"}
+    trigger = admin.post("/api/v1/jobs/triggers", json=body).json()["id"]
+    fired = operator.post(f"/api/v1/jobs/triggers/{trigger}/fire")
+    assert (fired.status_code, fired.json()["definition_key"]) == (201, "echo"), fired.text
+    held = operator.post("/api/v1/reservations")
+    assert held.status_code == 201, held.text
+    assert operator.post("/api/v1/reservations", json=[]).status_code == 422
+
+
+def test_the_seeds_definition_is_a_command(world: World) -> None:
+    admin = world.client("super_admin")
+    example = NewDefinition.model_config["json_schema_extra"]["examples"][0]  # type: ignore[index,call-overload]
+    made = admin.post("/api/v1/admin/jobs/definitions", json=example)
+    assert (made.status_code, made.json()["runner"]) == (201, "command")
+    named = admin.post("/api/v1/admin/jobs/definitions", json={"key": "other", "runner": "python"})
+    assert named.json()["runner"] == "python"
 
 
 def test_a_worker_claims_beats_completes_and_fails_over_http(world: World) -> None:

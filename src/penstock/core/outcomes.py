@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 
@@ -82,11 +83,14 @@ class Skip(Exception):
 
 
 class Snooze(Exception):
-    """Raise it in a job to run again later without using up an attempt: `raise Snooze(30)`."""
+    """Raise it in a job to run again later without using up an attempt: `raise Snooze(30)`, or
+    `raise Snooze(timedelta(minutes=5), "the file is not there yet")`."""
 
-    def __init__(self, seconds: float, reason: str = "") -> None:
-        super().__init__(reason or f"snoozed for {seconds:g} s")
-        self.seconds = seconds
+    def __init__(self, seconds: float | timedelta, reason: str = "") -> None:
+        wait = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
+        told = f"{wait:g} s" if isinstance(wait, int | float) else repr(wait)
+        super().__init__(reason or f"snoozed for {told}")
+        self.seconds = wait
         self.reason = reason
 
 

@@ -76,6 +76,11 @@ def ensure_bootstrap(ground: Ground, token: str) -> Principal:
             )
         if found.revoked_at is not None:
             raise InvalidInput("PENSTOCK_BOOTSTRAP_TOKEN is a token that was revoked. Choose another.")
+        if found.role is not Role.SUPER_ADMIN:
+            raise InvalidInput(
+                f"PENSTOCK_BOOTSTRAP_TOKEN is the token {found.label!r}, which has the role {found.role}. The first super "
+                "admin needs a secret of its own."
+            )
         return found
 
     return ground.db.transact(work)

@@ -7,6 +7,9 @@ from collections.abc import Callable
 from math import isfinite
 from typing import Any
 
+import structlog
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
 from penstock.core.cause import causing_job
 from penstock.core.errors import InvalidPayload
 from penstock.core.outcomes import (
@@ -28,6 +31,8 @@ from penstock.run.context import Context, Control, stopped
 from penstock.run.output import TAIL_BYTES
 
 MAX_ERROR = 2000
+
+_log: Any = structlog.get_logger("penstock.worker")
 
 
 def perform(call: Callable[[], Any], context: Context, control: Control, redactor: Redactor) -> Outcome:
@@ -58,20 +63,34 @@ def misfit(error: InvalidPayload, context: Context, redactor: Redactor) -> Faile
 def _snoozed(snooze: Snooze, context: Context, redactor: Redactor) -> Outcome:
     seconds: object = snooze.seconds
     if not isinstance(seconds, int | float) or not isfinite(seconds):
-        return Failed(f"Snooze takes a number of seconds; got {seconds!r}.", fatal=True, evidence=_evidence(context))
+        return Failed(
+            f"Snooze takes a number of seconds or a timedelta; got {seconds!r}.",
+            fatal=True,
+            evidence=_evidence(context),
+        )
     return Snoozed(seconds, _masked(str(snooze.reason), context, redactor), _evidence(context))
 
 
 def _returned(result: Any, context: Context) -> Outcome:
-    if result is not None:
-        try:
-            plain("The result", result)
-        except InvalidPayload as error:
-            return Failed(f"{error}. Return JSON of at most 1 MiB; put more into an artifact.", fatal=True,
-                          evidence=_evidence(context))  # fmt: skip
-        except RecursionError:
-            return Failed("The result cannot be stored: it contains itself.", fatal=True, evidence=_evidence(context))
-    return Succeeded(result, _evidence(context))
+    """The work is done, so it has succeeded, also if what it returned cannot be stored: then the run says so."""
+    if result is None:
+        return Succeeded(None, _evidence(context))
+    try:
+        plain("The result", result)
+        return Succeeded(result, _evidence(context))
+    except (InvalidPayload, RecursionError):
+        pass  # not JSON as it is: a datetime, a UUID, a dataclass, a pydantic model, …
+    try:
+        encoded = to_jsonable_python(result)
+        plain("The result", encoded)
+        return Succeeded(encoded, _evidence(context))
+    except InvalidPayload as error:
+        why = "; ".join(str(fault) for fault in error.faults)
+    except Exception as error:
+        why = str(error) if isinstance(error, PydanticSerializationError | ValueError) else type(error).__name__
+    note = f"The job succeeded, but its result could not be stored: {why}. Return JSON of at most 1 MiB, or keep it as an artifact."
+    _log.warning("result_not_stored", job_id=str(context.job_id), definition_key=context.key, reason=why)
+    return Succeeded(None, _evidence(context, f"[penstock] {note}\n"))
 
 
 def _raised(error: BaseException, context: Context, control: Control, redactor: Redactor) -> Outcome:

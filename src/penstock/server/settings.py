@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from penstock.core.access import is_well_formed
 from penstock.core.errors import InvalidInput
 
 PREFIX = "PENSTOCK_"
@@ -58,6 +59,12 @@ class Settings:
             raise InvalidInput(
                 f"PENSTOCK_BOOTSTRAP_TOKEN has {len(self.bootstrap_token)} characters; at least {MIN_BOOTSTRAP} are needed,"
                 " and 40 random ones are right: python -c 'import secrets; print(secrets.token_urlsafe(32))'"
+            )
+        if self.bootstrap_token is not None and not is_well_formed(self.bootstrap_token):
+            raise InvalidInput(
+                "PENSTOCK_BOOTSTRAP_TOKEN begins with pst_, the mark of Penstock's own tokens, but its checksum does not fit, so "
+                "every request with it would be refused. Choose a secret without that mark: "
+                "python -c 'import secrets; print(secrets.token_urlsafe(32))'"
             )
         if self.tracing not in ("on", "off"):
             raise InvalidInput(f"tracing is {self.tracing!r}; expected on or off.")

@@ -39,7 +39,8 @@ export interface paths {
         put?: never;
         /**
          * Create Definition
-         * @description Offer a new definition to every tenant, or to one.
+         * @description Offer a new definition to every tenant, or to one. Without `runner` it is a command, unless the service's own app has
+         *     a function of this key.
          */
         post: operations["create_definition"];
         delete?: never;
@@ -3612,6 +3613,8 @@ export interface components {
             started_at: string;
             /** Version */
             version: string;
+            /** Worker Id */
+            worker_id: string;
         };
         /** WorkerList */
         WorkerList: {
@@ -8127,7 +8130,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
                 "application/json": components["schemas"]["Fire"];
             };
@@ -9594,7 +9597,7 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
                 "application/json": components["schemas"]["NewReservation"];
             };

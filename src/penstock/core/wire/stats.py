@@ -73,6 +73,7 @@ class Worker(Answer):
     """A worker. What it runs, and for whom, is told to super admins alone."""
 
     id: str
+    worker_id: str
     hostname: str
     version: str
     queues: list[str]

@@ -36,13 +36,15 @@ def list_all_definitions(call: Caller, query: Annotated[DefinitionQuery, Query()
 
 @routes.post("/admin/jobs/definitions", Need.ADMIN, status_code=201)
 def create_definition(call: Caller, body: wire.NewDefinition) -> wire.Definition:
-    """Offer a new definition to every tenant, or to one."""
+    """Offer a new definition to every tenant, or to one. Without `runner` it is a command, unless the service's own app has
+    a function of this key."""
     owner = None if body.tenant is None else call.ground.tenant_id(body.tenant)
 
     def work(unit: Unit) -> wire.Definition:
         if definitions.owned(unit.tx, owner, body.key) is not None:
             raise Conflict(f"There is a definition {body.key!r} already; change it with PATCH.")
-        made = wire.Definition.of(define.define(unit.ground, owner, body.key, **body.values()))
+        runner = "python" if body.key in call.penstock.functions else "command"
+        made = wire.Definition.of(define.define(unit.ground, owner, body.key, **{"runner": runner, **body.values()}))
         unit.audit("definition.create", "definition", made.id, after=made, tenant_id=owner)
         return made
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import Query
+from fastapi import Body, Query
 from pydantic import Field
 
 from penstock.core.access import Need
@@ -80,7 +80,9 @@ def list_reservations(call: Caller) -> wire.ReservationList:
 
 
 @routes.post("/reservations", Need.OPERATE, status_code=201)
-def create_reservation(call: Caller, body: wire.NewReservation) -> wire.Reservation:
+def create_reservation(
+    call: Caller, body: Annotated[wire.NewReservation, Body(default_factory=wire.NewReservation)]
+) -> wire.Reservation:
     """Hold the tenant's next slot: nothing of the tenant is claimed until it is released, or expires.
 
     409 if what runs does not end in time, or somebody else holds it."""

@@ -85,7 +85,7 @@ def _serves(call: Call, row: dict[str, Any]) -> bool:
 
 def _worker(row: dict[str, Any], everything: bool) -> wire.Worker:
     return wire.Worker(
-        id=row["id"], hostname=row["hostname"], version=row["version"], queues=row["queues"] or [],
+        id=row["id"], worker_id=row["id"], hostname=row["hostname"], version=row["version"], queues=row["queues"] or [],
         keys=row["keys"] if everything else None, concurrency=row["concurrency"],
         running_count=row["running_count"] if everything else None, started_at=row["started_at"],
         last_seen_at=row["last_seen_at"], stale=bool(row["stale"]), metadata=row["metadata"] if everything else None,

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import Query
+from fastapi import Body, Query
 from pydantic import Field
 
 from penstock.core.access import Need
@@ -150,7 +150,9 @@ def delete_trigger(call: Caller, trigger_id: UUID) -> None:
 
 
 @routes.post("/jobs/triggers/{trigger_id}/fire", Need.OPERATE, status_code=201)
-def fire_trigger(call: Caller, trigger_id: UUID, body: wire.Fire) -> jobs_wire.Job:
+def fire_trigger(
+    call: Caller, trigger_id: UUID, body: Annotated[wire.Fire, Body(default_factory=wire.Fire)]
+) -> jobs_wire.Job:
     """Make its job now, whatever its schedule and state say."""
 
     def work(unit: Unit) -> jobs_wire.Job:
