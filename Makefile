@@ -24,7 +24,7 @@ run: ui
 	PENSTOCK_DATABASE_URL=sqlite:///.demo/penstock.db $(BIN)/penstock up --port $(PORT) --app examples.demo.app:app \
 	  --commands examples/demo/commands.toml --pipeline examples.demo.lab
 
-test: ui check
+test: ui check ui-test
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup --ignore=tests/neighbours $(PYTEST_ARGS)
 
 # What the tests of tests/neighbours run beside us, and the package index does not have: Debian's packages, each with the
@@ -50,6 +50,7 @@ check: ui
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tools/no_sql_outside_store.py
 	$(BIN)/python tools/ui_types.py --check
+	$(BIN)/python -c "import hatch_build; hatch_build.npm('run', 'lint')"
 
 ui-test: ui
 	$(BIN)/python -c "import hatch_build; hatch_build.npm('test')"

@@ -141,7 +141,8 @@ export function useJobList(filter: JobFilter, enabled: boolean, hold: boolean): 
     const timer = setInterval(look, live ? 15_000 : POLL);
     return () => clearInterval(timer);
   }, [live, look]);
-  useEffect(() => setHeld(null), [scope.tenant, JSON.stringify(filter)]);
+  const asked = JSON.stringify(filter);
+  useEffect(() => setHeld(null), [scope.tenant, asked]);
 
   const jobs = useMemo(() => list.data?.pages.flatMap((page) => page.items) ?? [], [list.data]);
   const waiting = useMemo(() => {

@@ -16,7 +16,7 @@ function format(zone: string | undefined, options: Intl.DateTimeFormatOptions): 
 export function knownZone(zone: string | null | undefined): string | undefined {
   if (!zone) return undefined;
   try {
-    new Intl.DateTimeFormat("en-GB", { timeZone: zone });
+    new Intl.DateTimeFormat("en-GB", { timeZone: zone }).resolvedOptions();
     return zone;
   } catch {
     return undefined;

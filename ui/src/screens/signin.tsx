@@ -66,6 +66,7 @@ export function SignIn({ next }: { next: string | null }) {
             label="API token"
             type="password"
             autoComplete="current-password"
+            // oxlint-disable-next-line jsx-a11y/no-autofocus -- the only field of the page
             autoFocus
             value={token}
             onChange={(event) => setToken(event.target.value)}

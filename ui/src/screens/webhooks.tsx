@@ -1,7 +1,7 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import type { ColumnDef } from "@tanstack/react-table";
 import { EllipsisVertical, Plus, Send } from "lucide-react";
-import { useMemo, useState } from "react";
+import { useCallback, useMemo, useState } from "react";
 
 import { type Schemas, taken } from "../api/client";
 import { useScope } from "../api/session";
@@ -17,6 +17,8 @@ type Webhook = Schemas["Webhook"];
 type Delivery = Schemas["Delivery"];
 type Doing = { what: "new" } | { what: "delete" | "rotate" | "deliveries"; webhook: Webhook } | { what: "secret"; secret: string } | null;
 
+const at = (webhook: Webhook) => ({ params: { path: { webhook_id: webhook.id } } });
+
 /** Who is told of what happens here. */
 export default function Webhooks() {
   const { api, key } = useScope();
@@ -24,8 +26,7 @@ export default function Webhooks() {
   const tell = useTell();
   const [doing, setDoing] = useState<Doing>(null);
   const { data, error, refetch } = useQuery({ queryKey: key("webhooks"), queryFn: () => taken(api.GET("/api/v1/webhooks")) });
-  const changed = () => queries.invalidateQueries({ queryKey: key("webhooks") });
-  const at = (webhook: Webhook) => ({ params: { path: { webhook_id: webhook.id } } });
+  const changed = useCallback(() => queries.invalidateQueries({ queryKey: key("webhooks") }), [queries, key]);
   const columns = useMemo<ColumnDef<Webhook>[]>(
     () => [
       {
@@ -81,7 +82,7 @@ export default function Webhooks() {
         ),
       },
     ],
-    [api],
+    [api, changed, tell],
   );
   return (
     <div className="stack">

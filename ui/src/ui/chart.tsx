@@ -64,7 +64,7 @@ export function Chart({ label, times, series, format }: Props) {
             stroke: token(each.colour),
             fill: each.bars ? token(each.colour) : undefined,
             width: each.bars ? 0 : 1.75,
-            points: { show: false, size: 5, fill: token(each.colour), filter: (self: uPlot, at: number) => (each.bars ? null : alone(self.data[at])) },
+            points: { show: false, size: 5, fill: token(each.colour), filter: (self: uPlot, index: number) => (each.bars ? null : alone(self.data[index])) },
             spanGaps: true,
             ...(each.bars && uPlot.paths.bars ? { paths: uPlot.paths.bars({ size: [0.72, 40], align: 1 }) } : {}),
           })),

@@ -49,7 +49,8 @@ export function QueryBox({ value, onChange, known, faults, inputRef }: Props) {
     else if (event.key === "ArrowDown") setActive((at) => Math.min(at + 1, options.length - 1));
     else if (event.key === "ArrowUp") setActive((at) => Math.max(at - 1, -1));
     else if (event.key === "Tab" && open && active >= 0) take(active);
-    else if (event.key === "Enter") active >= 0 ? take(active) : commit(draft);
+    else if (event.key === "Enter" && active >= 0) take(active);
+    else if (event.key === "Enter") commit(draft);
     else if (event.key === "Escape") {
       if (open) setOpen(false);
       else event.currentTarget.blur();

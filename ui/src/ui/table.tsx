@@ -5,7 +5,6 @@ import { type ReactNode, useState } from "react";
 import css from "./table.module.css";
 
 declare module "@tanstack/react-table" {
-  // eslint-disable-next-line @typescript-eslint/no-unused-vars
   interface ColumnMeta<TData, TValue> {
     right?: boolean;
   }

@@ -1,7 +1,7 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import type { ColumnDef } from "@tanstack/react-table";
 import { EllipsisVertical, Play, Plus } from "lucide-react";
-import { useMemo, useState } from "react";
+import { useCallback, useMemo, useState } from "react";
 import { Link } from "react-router";
 
 import { type Schemas, taken } from "../../api/client";
@@ -32,9 +32,12 @@ export default function Definitions() {
     queryKey: key("definitions", archived),
     queryFn: () => taken(api.GET("/api/v1/definitions", { params: { query: { archived } } })),
   });
-  const changed = () => void queries.invalidateQueries({ queryKey: key("definitions") });
-  const change = (definition: Definition, body: Schemas["ChangeDefinition"]) =>
-    taken(api.PATCH("/api/v1/admin/jobs/definitions/{definition_id}", { params: { path: { definition_id: definition.id } }, body })).then(changed);
+  const changed = useCallback(() => void queries.invalidateQueries({ queryKey: key("definitions") }), [queries, key]);
+  const change = useCallback(
+    (definition: Definition, body: Schemas["ChangeDefinition"]) =>
+      taken(api.PATCH("/api/v1/admin/jobs/definitions/{definition_id}", { params: { path: { definition_id: definition.id } }, body })).then(changed),
+    [api, changed],
+  );
 
   const columns = useMemo<ColumnDef<Definition>[]>(
     () => [
@@ -88,7 +91,7 @@ export default function Definitions() {
         ),
       },
     ],
-    [may, to],
+    [may, to, change, tell],
   );
 
   return (

@@ -45,7 +45,7 @@ function steps(job: Job, attempts: readonly Attempt[]): Step[] {
   if (job.finished_at && (job.status === "dead_letter" || job.status === "canceled")) {
     made.push({ id: "end", at: job.finished_at, what: job.status === "canceled" ? "Canceled" : `Given up (${nameOf(job.status)})`, colour: COLOURS[job.status] ?? "--border-strong" });
   }
-  return made.map((step, order) => ({ step, order })).sort((a, b) => Date.parse(a.step.at) - Date.parse(b.step.at) || a.order - b.order).map(({ step }) => step);
+  return made.map((step, order) => ({ step, order })).toSorted((a, b) => Date.parse(a.step.at) - Date.parse(b.step.at) || a.order - b.order).map(({ step }) => step);
 }
 
 export function Timeline({ job, attempts }: { job: Job; attempts: readonly Attempt[] }) {

@@ -47,14 +47,15 @@ export default function Jobs() {
       }),
     [],
   );
+  const { refresh } = list;
   const run = useCallback(
     (verb: Verb, job: Job) => {
       act(scope, verb, job.id).then(() => {
         tell.done(verb === "cancel" ? "Canceled" : "Queued again", `${job.definition_key} …${job.id.slice(-8)}`);
-        list.refresh();
+        refresh();
       }, tell.failed);
     },
-    [scope, tell, list.refresh],
+    [scope, tell, refresh],
   );
   useKeys({
     "/": () => box.current?.focus(),
@@ -130,7 +131,7 @@ export function useKnown() {
   const { api, key } = useScope();
   const { data } = useQuery({ queryKey: key("definitions", true), queryFn: () => taken(api.GET("/api/v1/definitions", { params: { query: { archived: true } } })), staleTime: 60_000 });
   return useMemo(
-    () => ({ keys: [...new Set(data?.items.map((each) => each.key))].sort(), queues: [...new Set(data?.items.map((each) => each.queue))].sort() }),
+    () => ({ keys: [...new Set(data?.items.map((each) => each.key))].toSorted(), queues: [...new Set(data?.items.map((each) => each.queue))].toSorted() }),
     [data],
   );
 }

@@ -99,7 +99,6 @@ function useColumns(toggle: (id: string) => void, act: Props["act"]): ColumnDef<
 }
 
 declare module "@tanstack/react-table" {
-  // eslint-disable-next-line @typescript-eslint/no-unused-vars
   interface ColumnMeta<TData, TValue> {
     className?: string;
   }
@@ -214,6 +213,7 @@ export function JobTable({ jobs, more, loadMore, selected, toggle, toggleAll, ac
           {count(waiting)} new
         </Button>
       )}
+      {/* oxlint-disable-next-line jsx-a11y/no-noninteractive-element-interactions -- it only notes where the focus is */}
       <div
         className={css.scroll}
         ref={scroller}

@@ -1,7 +1,7 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import type { ColumnDef } from "@tanstack/react-table";
 import { EyeOff, RefreshCw, Trash2 } from "lucide-react";
-import { useMemo, useState } from "react";
+import { useCallback, useMemo, useState } from "react";
 
 import { type Schemas, taken } from "../../api/client";
 import { useScope } from "../../api/session";
@@ -28,7 +28,7 @@ export function TablePanel({ schema, table }: { schema: string; table: string })
   const [state, setState] = useState<State>("error");
   const [clearing, setClearing] = useState(false);
   const [shown, setShown] = useState<TableJob | null>(null);
-  const path = { schema, table };
+  const path = useMemo(() => ({ schema, table }), [schema, table]);
   const status = useQuery({ queryKey: ["pipelines", schema, table], queryFn: () => taken(api.GET("/api/v1/pipelines/{schema}/{table}", { params: { path } })), refetchInterval: 5000 });
   const jobs = useQuery({
     queryKey: ["pipelines", schema, table, state],
@@ -36,7 +36,7 @@ export function TablePanel({ schema, table }: { schema: string; table: string })
     refetchInterval: 5000,
     placeholderData: (before) => before,
   });
-  const changed = () => queries.invalidateQueries({ queryKey: ["pipelines"] });
+  const changed = useCallback(() => queries.invalidateQueries({ queryKey: ["pipelines"] }), [queries]);
   const refresh = () =>
     taken(api.POST("/api/v1/pipelines/{schema}/{table}/refresh", { params: { path }, body: { delay_seconds: 0 } })).then(({ counts }) => {
       tell.done("Refreshed", Object.entries(counts).map(([name, value]) => `${name} ${count(value)}`).join(", "));
@@ -82,7 +82,7 @@ export function TablePanel({ schema, table }: { schema: string; table: string })
         ),
       },
     ];
-  }, [api, schema, table]);
+  }, [api, path, tell, changed]);
 
   if (status.error) return <Fault error={status.error} retry={() => void status.refetch()} />;
   if (!status.data) return <Skeleton />;

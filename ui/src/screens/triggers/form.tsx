@@ -116,7 +116,7 @@ export function TriggerForm({ kind, trigger, onClose, onDone }: { kind: "schedul
               <TextField label="Time zone" value={zone} list="zones" onChange={(e) => setZone(e.target.value)} />
               <datalist id="zones">
                 {Intl.supportedValuesOf("timeZone").map((each) => (
-                  <option key={each} value={each} />
+                  <option key={each} value={each} aria-label={each} />
                 ))}
               </datalist>
             </>

@@ -1,7 +1,7 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import type { ColumnDef } from "@tanstack/react-table";
 import { Plus, Zap } from "lucide-react";
-import { useMemo } from "react";
+import { useCallback, useMemo } from "react";
 import { Link, useSearchParams } from "react-router";
 
 import { type Schemas, taken } from "../../api/client";
@@ -21,15 +21,16 @@ export function useTriggerChanges() {
   const { api, key } = useScope();
   const queries = useQueryClient();
   const tell = useTell();
-  const changed = () => queries.invalidateQueries({ queryKey: key("triggers") });
-  return {
-    changed,
-    enable: (trigger: Trigger, on: boolean) =>
+  const changed = useCallback(() => queries.invalidateQueries({ queryKey: key("triggers") }), [queries, key]);
+  const enable = useCallback(
+    (trigger: Trigger, on: boolean) =>
       taken(api.PATCH("/api/v1/jobs/triggers/{trigger_id}", { params: { path: { trigger_id: trigger.id } }, body: { is_enabled: on } })).then(() => {
         tell.done(on ? "Enabled" : "Disabled", trigger.label);
         return changed();
       }, tell.failed),
-  };
+    [api, changed, tell],
+  );
+  return { changed, enable };
 }
 
 /** When jobs are asked for: at set times, or when something happens. */
@@ -84,7 +85,7 @@ export default function Triggers() {
           ),
       },
     ],
-    [may, to],
+    [may, to, enable],
   );
   const newButtons = may("manage") && (
     <>

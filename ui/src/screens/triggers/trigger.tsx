@@ -46,7 +46,7 @@ export default function TriggerScreen() {
   const fire = () =>
     taken(api.POST("/api/v1/jobs/triggers/{trigger_id}/fire", { params: { path }, body: {} as Schemas["Fire"] })).then((job) => {
       tell.done("Fired", found.label);
-      void navigate(to(`jobs/${job.id}`));
+      return navigate(to(`jobs/${job.id}`));
     });
   return (
     <div className="stack">
