@@ -5,7 +5,7 @@ PORT ?= 8080
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: run test check format clean venv ui ui-test docs bench bench-quick soak chaos neighbours test-neighbours
+.PHONY: run test check format clean venv ui ui-test screenshots docs bench bench-quick soak chaos neighbours test-neighbours
 
 venv: $(STAMP)
 
@@ -54,6 +54,10 @@ check: ui
 
 ui-test: ui
 	$(BIN)/python -c "import hatch_build; hatch_build.npm('test')"
+
+# The pictures of the documentation, from the demonstration that the browser tests plant. Nothing else writes them.
+screenshots: ui
+	PENSTOCK_SCREENSHOTS=docs/screenshots $(BIN)/python -m pytest -q tests/browser/test_screens.py -k "every_screen and sqlite and not phone"
 
 docs: $(STAMP)
 	$(BIN)/python tools/reference.py

@@ -1,7 +1,11 @@
-"""Each screen: no serious fault by axe, and a picture of it in light and dark for the documentation."""
+"""Each screen: no serious fault by axe, and with PENSTOCK_SCREENSHOTS a picture of it in light and dark in that folder.
+
+`make screenshots` takes the pictures of the documentation. Without the variable the tests write nothing into the clone.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +17,7 @@ from tests.browser.chromium import serious_faults, sign_in, watched
 from tests.browser.site import SECRET, Site
 from tests.browser.test_steer import fill_the_lab, leave_a_dead_worker
 
-PICTURES = Path(__file__).parent.parent.parent / "docs" / "screenshots"
+PICTURES = os.environ.get("PENSTOCK_SCREENSHOTS")
 SCREENS = ("overview", "jobs", "job", "groups", "group", "triggers", "trigger", "new-schedule", "definitions", "webhooks",
            "tokens", "audit", "workers", "tenants", "pipelines")  # fmt: skip
 
@@ -98,9 +102,8 @@ def test_every_screen(browser: Browser, site: Site, company: Company, theme: str
 
 
 def _picture(page: Page, screen: str, theme: str, postgresql: bool) -> None:
-    if not postgresql:
-        PICTURES.mkdir(parents=True, exist_ok=True)
-        page.screenshot(path=PICTURES / f"{screen}-{theme}.png")
+    if PICTURES and not postgresql:
+        page.screenshot(path=Path(PICTURES) / f"{screen}-{theme}.png")
 
 
 def test_every_screen_fits_a_phone(browser: Browser, site: Site, company: Company) -> None:
