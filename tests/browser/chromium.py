@@ -42,7 +42,7 @@ def ensure_chromium() -> str:
 def watched(browser: Browser, **options: Any) -> Iterator[Page]:
     """A page in a fresh browser profile. A dialog, an error, a warning or a breach of the policy fails the test."""
     context = browser.new_context(**{"viewport": {"width": 1440, "height": 900}, "timezone_id": "UTC", **options})
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(60_000)
     context.add_init_script(WATCH)
     page = context.new_page()
     faults: list[str] = []

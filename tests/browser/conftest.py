@@ -46,7 +46,7 @@ def browser() -> Iterator[Browser]:
     """Ended with the last test that needs it: while Playwright runs, asyncio thinks that this thread has a loop, and what
     starts one itself fails."""
     path = ensure_chromium()
-    expect.set_options(timeout=20_000)
+    expect.set_options(timeout=60_000)
     with sync_playwright() as playwright:
         found = playwright.chromium.launch(executable_path=path, args=FLAGS)
         yield found

@@ -31,11 +31,11 @@ def worker(url: str, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     yield child
     if child.poll() is None:
         child.send_signal(signal.SIGTERM)
-    assert child.wait(30) == 0
+    assert child.wait(120) == 0
 
 
 def ended(penstock: Shell, id: str) -> dict[str, object]:
-    until = time.monotonic() + 60
+    until = time.monotonic() + 120
     while True:
         job: dict[str, object] = penstock.well("jobs", "show", id, "--json").json
         if job["finished_at"]:

@@ -94,7 +94,7 @@ def served(world: World) -> Iterator[str]:
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while not server.started:
             assert time.monotonic() < end
             time.sleep(0.02)

@@ -62,12 +62,12 @@ class Receiver:
 
     def _serve(self, connection: socket.socket) -> None:
         with connection:
-            connection.settimeout(5)
+            connection.settimeout(60)
             try:
                 self.requests.append(self._read(connection))
                 answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
                 if answer is None:
-                    self._closing.wait(30)
+                    self._closing.wait(300)
                 elif self.drip:
                     for byte in answer:
                         connection.sendall(bytes([byte]))

@@ -30,6 +30,9 @@ from penstock.triggers.webhooks import Webhooks
 from tests.triggers.conftest import LOCAL, Room
 from tests.triggers.receiver import OK, listening_socket, receiving
 
+PATIENCE = 60.0
+"""How long a delivery may take where time is not what the test is about."""
+
 
 class Unattended:
     """The worker's side of a run that nobody cancels."""
@@ -42,7 +45,7 @@ class Unattended:
 
 @contextmanager
 def runner(
-    room: Room, egress: Egress = LOCAL, total_seconds: float = 1.0, tls: ssl.SSLContext | None = None
+    room: Room, egress: Egress = LOCAL, total_seconds: float = PATIENCE, tls: ssl.SSLContext | None = None
 ) -> Iterator[WebhookRunner]:
     made = WebhookRunner(room.post, egress, total_seconds=total_seconds, tls=tls)
     try:
@@ -58,7 +61,9 @@ def finish_work(room: Room, outcome: Any = None) -> None:
     room.app.queue.finish(claim, outcome or Succeeded({"done": 1}))
 
 
-def deliver(room: Room, egress: Egress = LOCAL, total_seconds: float = 1.0, rounds: int = 5, tls: Any = None) -> int:
+def deliver(
+    room: Room, egress: Egress = LOCAL, total_seconds: float = PATIENCE, rounds: int = 5, tls: Any = None
+) -> int:
     """Run delivery jobs until none is left to run."""
     ran = 0
     with runner(room, egress, total_seconds, tls) as delivering:
@@ -122,7 +127,7 @@ def test_a_receiver_that_recovers_gets_the_same_message(room: Room) -> None:
     ("answer", "drip", "expected", "says"),
     [
         (None, False, "failed", "no answer within 0.5 s"),
-        (OK + b"x" * 100, True, "failed", "no answer within 0.5 s"),
+        (OK + b"x" * 10_000, True, "failed", "no answer within 0.5 s"),
         (b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n", False, "failed", "redirects"),
         (b"HTTP/1.1 307 Moved\r\nlocation: /other\r\ncontent-length: 0\r\n\r\n", False, "failed", "redirects"),
         (b"", False, "failed", "before an answer"),
@@ -141,9 +146,10 @@ def test_a_receiver_that_misbehaves(
     with receiving(answer, drip=drip) as receiver:
         made = room.webhooks.create(receiver.url)
         finish_work(room)
+        in_time = says != "no answer within 0.5 s"
         began = time.monotonic()
-        assert deliver(room, total_seconds=0.5, rounds=1) == 1
-        assert time.monotonic() - began < 5
+        assert deliver(room, total_seconds=PATIENCE if in_time else 0.5, rounds=1) == 1
+        assert time.monotonic() - began < PATIENCE  # a receiver that hangs or drips does so for much longer
     (delivery,) = room.webhooks.deliveries(made.webhook.id)
     assert delivery.status == expected
     if says is None:
@@ -185,9 +191,9 @@ def test_over_tls_only_a_trusted_certificate_will_do(room: Room, certificate: Pa
     with receiving(tls=serving) as receiver:
         made = room.webhooks.create(receiver.url)
         room.webhooks.test(made.webhook.id)
-        deliver(room, total_seconds=5, rounds=1)
+        deliver(room, rounds=1)
         assert receiver.requests == []
-        deliver(room, total_seconds=5, rounds=1, tls=trusting)
+        deliver(room, rounds=1, tls=trusting)
         assert len(receiver.requests) == 1
     latest, first = room.webhooks.deliveries(made.webhook.id)
     assert "TLS failed" in str(first.error)

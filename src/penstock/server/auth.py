@@ -8,6 +8,7 @@ import ipaddress
 import re
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
@@ -48,9 +49,10 @@ class Known:
 class Gate:
     """Lets requests in. One for each app."""
 
-    def __init__(self, penstock: Penstock, settings: Settings) -> None:
+    def __init__(self, penstock: Penstock, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self.penstock = penstock
         self.settings = settings
+        self.clock = clock
         self._known: OrderedDict[tuple[str, str], Known] = OrderedDict()
         self._tenants = {"default": DEFAULT_TENANT_ID}
         self._rate = Buckets(settings.rate_limit, 2 * settings.rate_limit)
@@ -107,7 +109,7 @@ class Gate:
     async def _by(self, kind: str, secret: str, request: Request) -> Known:
         name = (kind, digest(secret))
         known = self._known.get(name)
-        if known is None or known.until < time.monotonic() or self._expired(known.principal):
+        if known is None or known.until < self.clock() or self._expired(known.principal):
             self._known.pop(name, None)
             if not is_well_formed(secret):
                 known = None
@@ -125,7 +127,7 @@ class Gate:
         return principal.expires_at is not None and principal.expires_at <= now
 
     def _look_up(self, kind: str, secret: str) -> Known | None:
-        until = time.monotonic() + REMEMBER_SECONDS
+        until = self.clock() + REMEMBER_SECONDS
         hashed = digest(secret)
         with self.penstock.db.read() as tx:
             if kind == "session":
