@@ -1,13 +1,23 @@
-"""Structured logs: for people on a terminal, JSON lines otherwise. To stderr, so that stdout stays the answer."""
+"""Structured logs: for people on a terminal, JSON lines otherwise. To stderr, so that stdout stays the answer.
+
+Only the command line sets logging up, because there the process is ours. What jobs and libraries log by `logging` goes the
+same way as Penstock's own lines, with the ids of the run that it was logged in.
+"""
 
 from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import MutableMapping
 from contextlib import suppress
 from typing import Any
 
 import structlog
+
+from penstock.run.context import forwarding, running
+
+TALKATIVE = ("uvicorn", "uvicorn.error", "uvicorn.access", "httpx", "httpcore", "alembic", "asyncio", "sqlalchemy")
+"""Libraries that Penstock itself uses: of what they do only trouble is worth a line."""
 
 
 class _Stderr:
@@ -22,23 +32,56 @@ class _Stderr:
             sys.stderr.flush()
 
 
+class _Handler(logging.StreamHandler[Any]):
+    """Ours, to be told from others."""
+
+
+def _add_run(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Add the ids of the run that this thread or task is in. What the line says itself stays."""
+    context = running.get()
+    if context is not None:
+        for name, value in context.ids.items():
+            event.setdefault(name, value)
+    return event
+
+
 def configure_logs(verbose: bool = False, as_json: bool | None = None) -> None:
-    """Set up structlog for this process. Every line about a run carries job_id, tenant_id, definition_key, attempt_no
-    and worker_id."""
+    """Set up structlog and `logging` for this process. Every line about a run carries job_id, tenant_id, definition_key,
+    attempt_no and worker_id or run_id."""
     for_machines = not sys.stderr.isatty() if as_json is None else as_json
-    renderer: list[Any] = (
-        [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    level = logging.DEBUG if verbose else logging.INFO
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        _add_run,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    rendered: list[Any] = (
+        [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
         if for_machines
         else [structlog.dev.ConsoleRenderer()]
     )
     structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *renderer,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG if verbose else logging.INFO),
+        processors=[*shared, *rendered],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(_Stderr()),  # type: ignore[arg-type]
         cache_logger_on_first_use=True,
     )
+    _configure_logging(level, shared, rendered)
+
+
+def _configure_logging(level: int, shared: list[Any], rendered: list[Any]) -> None:
+    handler = _Handler(_Stderr())
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[structlog.stdlib.add_logger_name, structlog.stdlib.ExtraAdder(), *shared],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendered],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [*(other for other in root.handlers if not isinstance(other, _Handler)), handler]
+    root.setLevel(level)
+    for name in TALKATIVE:
+        logging.getLogger(name).setLevel(logging.WARNING)
+    logging.captureWarnings(True)
+    forwarding.level = level

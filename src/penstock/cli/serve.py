@@ -40,7 +40,7 @@ def api(
     """Serve the API and the page. Workers and schedulers run elsewhere."""
     configure_logs(verbose, json_logs)
     with open_app_patiently(database_url, app) as made:
-        server = Server(made, host, port, verbose, pipeline)
+        server = Server(made, host, port, pipeline)
         out().print(f"Penstock's API is at {server.address}/api/v1", markup=False)
         server.run()
 
@@ -59,7 +59,7 @@ def up(
     """Everything in one process: API, page, scheduler and worker. Prints the address and a sign-in link."""
     configure_logs(verbose, json_logs)
     with open_app_patiently(database_url, app) as made:
-        server = Server(made, host, port, verbose, pipeline)
+        server = Server(made, host, port, pipeline)
         parts = _parts(made, commands, concurrency, pipeline or [])
         try:
             out().print(f"Penstock is up at {server.address}", markup=False)
@@ -95,7 +95,7 @@ def _code(app: Penstock) -> str:
 class Server:
     """uvicorn on a socket that is bound at once, so that the address is known and a taken port is told plainly."""
 
-    def __init__(self, app: Penstock, host: str, port: int, verbose: bool, pipelines: list[str] | None) -> None:
+    def __init__(self, app: Penstock, host: str, port: int, pipelines: list[str] | None) -> None:
         try:
             import uvicorn
 
@@ -114,7 +114,7 @@ class Server:
         self.address = f"http://{f'[{host}]' if ':' in host else host}:{bound}"
         self._server = uvicorn.Server(
             uvicorn.Config(
-                create_app(app, settings), log_config=None, access_log=verbose, server_header=False, date_header=True,
+                create_app(app, settings), log_config=None, access_log=False, server_header=False, date_header=True,
                 timeout_keep_alive=15, timeout_graceful_shutdown=5, limit_concurrency=2000, lifespan="on",
             )
         )  # fmt: skip

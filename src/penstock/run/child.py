@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import os
 import queue
 import sys
@@ -103,6 +104,19 @@ class Child:
                     self._control.canceled.set()
         os._exit(0)
 
+    def _forward_logging(self, level: int) -> None:
+        """Have what the job logs by `logging` reach the worker's log, and its own output. After the job's module was
+        imported: handlers that it has set up stay."""
+        root = logging.getLogger()
+        if any(isinstance(handler, _Forwarder) for handler in root.handlers):
+            return
+        if not root.handlers:
+            shown = logging.StreamHandler()
+            shown.setFormatter(logging.Formatter(logging.BASIC_FORMAT))
+            root.addHandler(shown)
+        root.addHandler(_Forwarder(self._sender, level))
+        root.setLevel(min(root.level or level, level))
+
     def _run(self, request: Mapping[str, Any]) -> Outcome:
         control = self._control
         assert control is not None
@@ -113,6 +127,8 @@ class Child:
         except BaseException as error:
             return Failed(redactor.redact_text(f"{job['key']} could not be loaded: {type(error).__name__}: {error}"))
         self._sender.send(started=True)
+        if request["log_level"] is not None:
+            self._forward_logging(request["log_level"])
         context = _context(job, control)
         try:
             arguments = signature.bind(context.params)
@@ -124,6 +140,23 @@ class Child:
             return perform(_call(function, arguments), context, control, redactor)
         finally:
             control.flush()
+
+
+class _Forwarder(logging.Handler):
+    """Sends records to the worker, whose log they belong in."""
+
+    def __init__(self, sender: Sender, level: int) -> None:
+        super().__init__(level)
+        self._sender = sender
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            event = {"event": record.getMessage(), "logger": record.name}
+            if record.exc_info:
+                event["exception"] = logging.Formatter().formatException(record.exc_info)
+            self._sender.send(log=[record.levelname.lower(), event])
+        except Exception:
+            self.handleError(record)
 
 
 def _context(job: Mapping[str, Any], control: ChildControl) -> Context:

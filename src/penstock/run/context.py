@@ -12,6 +12,8 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
 from pathlib import Path
@@ -137,13 +139,18 @@ class Context:
     def log(self) -> Any:
         """A structlog logger that already carries the ids of this run."""
         logger = structlog.get_logger("penstock.job") if self._log is None else self._log
-        return logger.bind(
-            job_id=str(self.job_id),
-            run_id=str(self.run_id),
-            tenant_id=str(self.tenant_id),
-            definition_key=self.key,
-            attempt_no=self.attempt,
-        )
+        return logger.bind(**self.ids)
+
+    @property
+    def ids(self) -> dict[str, Any]:
+        """What a line of the log about this run carries."""
+        return {
+            "job_id": str(self.job_id),
+            "run_id": str(self.run_id),
+            "tenant_id": str(self.tenant_id),
+            "definition_key": self.key,
+            "attempt_no": self.attempt,
+        }
 
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
         """Say how far the work is. Cheap enough for every item of a loop."""
@@ -186,6 +193,21 @@ class Context:
         So an effect in that database happens exactly once, however often the job is tried.
         """
         return self._control.open_transaction()
+
+
+running: ContextVar[Context | None] = ContextVar("penstock_running", default=None)
+"""The run that this thread or task is in, so that whatever is logged in it can carry its ids."""
+
+
+@dataclass(slots=True)
+class Forwarding:
+    """Whether jobs in processes of their own send what they log to their worker, and from which level on."""
+
+    level: int | None = None
+
+
+forwarding = Forwarding()
+"""Set by the command line, whose log it is. A program that embeds a worker has logging of its own."""
 
 
 def describe_file(path: str | os.PathLike[str]) -> dict[str, Any]:

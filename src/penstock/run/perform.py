@@ -27,7 +27,7 @@ from penstock.core.outcomes import (
 )
 from penstock.core.payload import plain
 from penstock.core.redact import Redactor, secrets_in
-from penstock.run.context import Context, Control, stopped
+from penstock.run.context import Context, Control, running, stopped
 from penstock.run.output import TAIL_BYTES
 
 MAX_ERROR = 2000
@@ -37,7 +37,7 @@ _log: Any = structlog.get_logger("penstock.worker")
 
 def perform(call: Callable[[], Any], context: Context, control: Control, redactor: Redactor) -> Outcome:
     """Call it. Every exception is contained, `SystemExit` and `KeyboardInterrupt` too: a job cannot end its worker."""
-    before = causing_job.set(context.job_id)
+    before, outside = causing_job.set(context.job_id), running.set(context)
     try:
         result = call()
     except Skip as skip:
@@ -47,6 +47,7 @@ def perform(call: Callable[[], Any], context: Context, control: Control, redacto
     except BaseException as error:
         return _raised(error, context, control, redactor)
     finally:
+        running.reset(outside)
         causing_job.reset(before)
     if context.expired():
         return TimedOut(f"timed out after {control.timeout:g} s", _evidence(context))

@@ -15,7 +15,7 @@ from typing import Any
 from penstock.core.nouns import Claim
 from penstock.core.outcomes import Evidence, Failed, Outcome, TimedOut
 from penstock.core.redact import Redactor, secrets_in
-from penstock.run.context import Context, Control, stopped
+from penstock.run.context import Context, Control, forwarding, stopped
 from penstock.run.guardian import guardian
 from penstock.run.output import LogFile, Stream
 from penstock.run.process import CHUNK, REFRESH_SECONDS, TICK, signal_name
@@ -175,6 +175,7 @@ class _Watch:
                 "params": dict(claim.params),
             },
             "timeout": self._control.timeout,
+            "log_level": forwarding.level,
             "target": asdict(target),
             "secrets": sorted(self._redactor.secrets),
             "patterns": self._redactor.patterns,

@@ -6,7 +6,11 @@ Plain ASGI, because these see every request and must cost next to nothing.
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
+import time
+from typing import Any
+from urllib.parse import quote
 from uuid import uuid4
 
 import structlog
@@ -21,6 +25,24 @@ PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; "
     "manifest-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 )
+_log: Any = structlog.get_logger("penstock.server")
+MAX_PATH = 500
+
+
+def _tell(scope: Scope, status: int, began: float, request_id: str) -> None:
+    """One line for the request, where the log is set up to show it. Without the query string, which may hold secrets, and with
+    the path as it was sent, which cannot break the line."""
+    if not (structlog.is_configured() and _log.is_enabled_for(logging.DEBUG)):
+        return
+    path = (
+        (scope.get("raw_path") or quote(scope["path"]).encode()).partition(b"?")[0].decode("ascii", "backslashreplace")
+    )
+    milliseconds = round((time.perf_counter() - began) * 1000, 1)
+    _log.debug(
+        "request", method=scope["method"], path=path[:MAX_PATH], status=status, ms=milliseconds, request_id=request_id
+    )
+
+
 SAFE_HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -48,13 +70,14 @@ class Edge:
         given = headers.get(b"x-request-id", b"")
         request_id = given.decode() if _REQUEST_ID.fullmatch(given) else uuid4().hex
         scope.setdefault("state", {})["request_id"] = request_id
+        began, status = time.perf_counter(), 0
         started = False
         safe_headers = SAFE_HEADERS + TLS_HEADERS if scope.get("scheme") == "https" else SAFE_HEADERS
 
         async def send_safely(message: Message) -> None:
-            nonlocal started
+            nonlocal started, status
             if message["type"] == "http.response.start":
-                started = True
+                started, status = True, message["status"]
                 present = {name.lower() for name, _ in message["headers"]}
                 message["headers"] = [
                     *message["headers"],
@@ -81,6 +104,8 @@ class Edge:
             with structlog.contextvars.bound_contextvars(request_id=request_id):
                 answer = unexpected(error)
             await answer(scope, receive, send_safely)
+        finally:
+            _tell(scope, status, began, request_id)
 
     def _refusal(self, headers: dict[bytes, bytes]) -> Problem | None:
         length = headers.get(b"content-length")
