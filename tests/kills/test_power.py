@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Engine, text
 
 from penstock import Failed, Penstock, Succeeded
+from penstock.store import database
 from penstock.store.database import Database
 from penstock.store.schema import upgrade
 from tests.support.power import Disk, engine_on
@@ -76,6 +77,13 @@ def outcome_of(disk: Disk, until: int, into: Path, chance: random.Random) -> tup
     return gone, health
 
 
+def app_on(engine: Engine) -> Penstock:
+    """An app that has made its engine itself, as far as it knows."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(database, "make_engine", lambda *_args, **_options: engine)
+        return Penstock(engine.url.render_as_string())
+
+
 def cut_the_power(template: Path, tmp_path: Path, cuts: int, pragma: str = "") -> tuple[int, int, int]:
     """Answers (cuts, cuts that lost something acknowledged, cuts that left a corrupt file)."""
     lost = corrupt = made = 0
@@ -86,7 +94,10 @@ def cut_the_power(template: Path, tmp_path: Path, cuts: int, pragma: str = "") -
         shutil.copy(template, path)
         disk = Disk(f"disk-{os.getpid()}-{pragma}-{life}", path)
         engine = engine_on(disk, path)
-        with Penstock(engine) as app:
+        # Every other life as those who open the database by its URL have it, on shorter ways through the code.
+        short = life % 2 == 1
+        with app_on(engine) if short else Penstock(engine) as app:
+            assert app.db.has_short_way == short
             with app.db.read() as tx:
                 tx.run(text("PRAGMA wal_autocheckpoint = 20"))  # so that cuts fall into checkpoints too
             if pragma:
