@@ -14,7 +14,9 @@ from penstock import Failed, LeaseLost, Penstock, Succeeded
 from penstock.core.status import JobStatus
 from penstock.queue import claim as claiming
 from penstock.store import claims, failpoints
+from penstock.store.database import Tx
 from penstock.store.dialects import postgresql
+from penstock.store.unit import savepoint
 from tests.support.proxy import proxied
 
 Lose = Callable[[], Any]
@@ -267,3 +269,21 @@ def test_a_run_that_recovery_closed_meanwhile_is_lost(url: str, monkeypatch: pyt
             app.queue.finish(claim, Succeeded())
         assert app.jobs.get(job.id).status is JobStatus.QUEUED
         assert app.doctor().violations == ()
+
+
+@pytest.mark.parametrize("fault", [("postgresql", "")], ids=["postgresql"])
+def test_a_connection_that_dies_inside_a_savepoint_is_told_as_such(url: str) -> None:
+    """So that the whole is tried again. Rolling back to the savepoint fails too, in another way."""
+    tries = []
+
+    def work(tx: Tx) -> int:
+        with savepoint(tx):
+            tries.append(tx.scalar(text("SELECT pg_backend_pid()")))
+            if len(tries) == 1:
+                with app.db.read() as other:
+                    other.run(text("SELECT pg_terminate_backend(:pid)"), {"pid": tries[0]})
+            return int(tx.scalar(text("SELECT 7")))
+
+    with Penstock(url) as app:
+        assert app.db.transact(work, retry_disconnects=True) == 7
+    assert len(tries) == 2

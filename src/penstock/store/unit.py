@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from sqlalchemy import Engine
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import SQLAlchemyError
 
 from penstock.store.database import Database, Tx
 
@@ -46,7 +46,7 @@ def savepoint(tx: Tx) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        with suppress(DBAPIError):  # if the connection is gone, so is all that was written
+        with suppress(SQLAlchemyError):  # if the connection is gone, so is all that was written
             tx.conn.exec_driver_sql("ROLLBACK TO SAVEPOINT penstock")
             tx.conn.exec_driver_sql("RELEASE SAVEPOINT penstock")
         raise
