@@ -339,8 +339,24 @@ class Penstock:
             from penstock.run.command import CommandRunner
             from penstock.run.commands import load_commands
 
-            runners.append(CommandRunner(self._fitting(load_commands(commands)), redactor, log_dir))
+            found = self._fitting(load_commands(commands))
+            self._check_commands(found)
+            runners.append(CommandRunner(found, redactor, log_dir))
         return runners
+
+    def use_commands(self, path: str | os.PathLike[str]) -> None:
+        """Check the params of these commands when their jobs are enqueued here, by the rules of the worker that runs them.
+
+        A worker of this app with `commands=` does so by itself; a process that only enqueues, a web application for example,
+        calls this once. The programs need not be installed here."""
+        from penstock.run.commands import load_commands
+
+        self._check_commands(self._fitting(load_commands(path, to_run=False)))
+
+    def _check_commands(self, commands: Mapping[str, Command]) -> None:
+        checks = {key: command.faults for key, command in commands.items() if key not in self._shared.functions}
+        self.ground.command_checks.update(checks)
+        self.ground.forget_definitions()
 
     def _fitting(self, commands: Mapping[str, Command]) -> Mapping[str, Command]:
         """A placeholder that no payload can ever fill is said now, not when its first job fails."""

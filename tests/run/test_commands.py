@@ -79,7 +79,7 @@ def test_control_characters_are_refused(char: str) -> None:
 
 @pytest.mark.parametrize("value", [["a"], {"a": 1}])
 def test_only_plain_values_fill_placeholders(value: Any) -> None:
-    with pytest.raises(Misfit, match="expected text, a number, true or false"):
+    with pytest.raises(Misfit, match="an argument takes text, a number, true or false"):
         rendered(["--v={v}"], v=value)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -349,3 +350,15 @@ def test_an_event_makes_the_jobs_of_its_triggers(world: World) -> None:
     assert job["payload"] == {"provider_id": context["provider_id"], "path_prefix": "/photos"}
     again = tenant.post("/api/v1/events", json={"name": "provider.folder.updated", "context": context}).json()
     assert (again["job_ids"], again["outcomes"][0]["outcome"]) == ([], "deduped")
+
+
+def test_a_commands_params_are_checked_where_its_file_is_known(world: World, tmp_path: Path) -> None:
+    file = tmp_path / "commands.toml"
+    file.write_text('[commands.echo]\nargv = ["no-such-program", "--n={n?}"]\nstdin = "{notes?}"\n')
+    world.penstock.use_commands(file)
+    operator = world.client("operator")
+    refused = operator.post("/api/v1/jobs", json={"definition_key": "echo", "payload": {"n": "a\nb"}})
+    assert (refused.status_code, refused.json()["code"]) == (422, "invalid_payload")
+    assert "U+000A" in refused.json()["faults"][0]["message"] and refused.json()["faults"][0]["path"].endswith("n")
+    taken = operator.post("/api/v1/jobs", json={"definition_key": "echo", "payload": {"n": 1, "notes": "a\nb"}})
+    assert taken.status_code == 201, taken.text

@@ -32,6 +32,9 @@ def api(
     host: Host = "127.0.0.1",
     port: Port = 8080,
     app: AppPath = None,
+    commands: Annotated[
+        Path | None, typer.Option(help="The workers' commands file: params are checked by it when a job is enqueued.")
+    ] = None,
     pipeline: Pipelines = None,
     verbose: Verbose = False,
     json_logs: JsonLogs = None,
@@ -40,6 +43,8 @@ def api(
     """Serve the API and the page. Workers and schedulers run elsewhere."""
     configure_logs(verbose, json_logs)
     with open_app_patiently(database_url, app) as made:
+        if commands is not None:
+            made.use_commands(commands)
         server = Server(made, host, port, pipeline)
         out().print(f"Penstock's API is at {server.address}/api/v1", markup=False)
         server.run()

@@ -44,6 +44,8 @@ class Ground:
     """Called with what ended for tenants that have webhooks, inside the transaction that ended it."""
     known_queues: set[str] = field(default_factory=lambda: {"default"})
     """Queues that are known to be committed."""
+    command_checks: dict[str, Validator] = field(default_factory=dict)
+    """What the commands file says of params, by key, where one is known in this process."""
     gate: Gate | None = None
     """What the last claim saw. The next one may expect the same; its statement looks again."""
     _tenants: dict[str, UUID] = field(default_factory=lambda: {"default": DEFAULT_TENANT_ID})
@@ -91,8 +93,13 @@ class Ground:
             raise UnknownDefinition(key, [d.key for d in definitions.visible(tx, tenant_id)])
         if not found.is_active:
             raise DefinitionArchived(key)
-        self._definitions[tenant_id, key] = found, compile_schema(found.arg_schema)
+        self._definitions[tenant_id, key] = found, self.validator_of(found)
         return self._definitions[tenant_id, key]
+
+    def validator_of(self, definition: Definition) -> Validator:
+        """The check of its params: by its schema, then by the command that runs it, where the commands file is known."""
+        schema, command = compile_schema(definition.arg_schema), self.command_checks.get(definition.key)
+        return schema if command is None else lambda params: schema(params) or command(params)
 
     def forget_definitions(self) -> None:
         self._definitions.clear()

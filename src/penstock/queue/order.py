@@ -12,7 +12,7 @@ from penstock.core.check import UNSET, Unset
 from penstock.core.clock import require_aware
 from penstock.core.errors import InvalidInput, NotFound
 from penstock.core.nouns import Job
-from penstock.core.payload import compile_schema, merge, plain, require_object, validate
+from penstock.core.payload import merge, plain, require_object, validate
 from penstock.core.position import GAP, place
 from penstock.core.status import JobStatus, WaitsFor, one_of
 from penstock.queue.ground import Ground
@@ -41,7 +41,7 @@ def update(
 
     def work(tx: Tx) -> Job:
         job = _queued(tx, tenant_id, job_id, status.UPDATE)
-        values = _changes(tx, job, params, priority)
+        values = _changes(ground, tx, job, params, priority)
         changed = jobs.change(tx, job_id, values) if values else job
         if scheduled_for is not UNSET:
             _reschedule(tx, job, wanted)
@@ -52,10 +52,12 @@ def update(
     return ground.db.transact(work)
 
 
-def _changes(tx: Tx, job: Job, params: Mapping[str, Any] | None, priority: int | None) -> dict[str, Any]:
+def _changes(
+    ground: Ground, tx: Tx, job: Job, params: Mapping[str, Any] | None, priority: int | None
+) -> dict[str, Any]:
     values: dict[str, Any] = {}
     if params is not None:
-        values["params"] = _checked_params(tx, job, params)
+        values["params"] = _checked_params(ground, tx, job, params)
         if job.attempt_no > 0:
             jobs.keep_snapshots(tx, job)
     if priority is not None and priority != job.priority:
@@ -100,13 +102,13 @@ def run_now(ground: Ground, tenant_id: UUID, job_id: UUID) -> Job:
     return ground.db.transact(work)
 
 
-def _checked_params(tx: Tx, job: Job, given: Mapping[str, Any]) -> dict[str, Any]:
+def _checked_params(ground: Ground, tx: Tx, job: Job, given: Mapping[str, Any]) -> dict[str, Any]:
     require_object("params", given)
     definition = definitions.by_id(tx, job.definition_id) if job.definition_id else None
     params = merge(definition.default_params if definition else {}, given)
     plain("params", params)
     if definition is not None:
-        validate(job.definition_key, compile_schema(definition.arg_schema), params)
+        validate(job.definition_key, ground.validator_of(definition), params)
     return params
 
 

@@ -6,14 +6,17 @@ import errno
 import os
 import resource
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from penstock.core.nouns import Claim
 from penstock.core.outcomes import Evidence, Failed, Outcome, Skipped, Snoozed, Succeeded, TimedOut
+from penstock.core.payload import dumps
 from penstock.core.redact import Redactor, secrets_in
 from penstock.run.commands import Command, Limits, Misfit
 from penstock.run.context import Control, stopped
+from penstock.run.guardian import guardian
 from penstock.run.process import Ended, Ending, Order, run_process, signal_name
 
 MB = 1024 * 1024
@@ -51,13 +54,13 @@ class CommandRunner:
         command = self._commands[claim.key]
         redactor = self._redactors[claim.key].extended(secrets_in(claim.params))
         try:
-            order = self._order(command, claim, control, redactor)
+            with _params_file(command, claim) as path:
+                order = self._order(command, claim, control, redactor, path)
+                ended = run_process(order, control)
         except Misfit as error:
             return Failed(
                 redactor.redact_text(f"The payload does not fit the command {claim.key!r}: {error}."), fatal=True
             )
-        try:
-            ended = run_process(order, control)
         except OSError as error:
             return _not_started(command, error)
         return _outcome(command, ended, control, order.timeout)
@@ -65,14 +68,15 @@ class CommandRunner:
     def close(self) -> None:
         """Nothing to let go of: every child is gone when its run ends."""
 
-    def _order(self, command: Command, claim: Claim, control: Control, redactor: Redactor) -> Order:
+    def _order(self, command: Command, claim: Claim, control: Control, redactor: Redactor, params_file: str) -> Order:
         settings = command.settings
         log_dir = command.log_dir or self._log_dir
         limits = [limit for limit in (settings.timeout, control.timeout) if limit is not None]
         return Order(
             run_id=str(claim.run_id),
-            argv=command.argv(claim),
-            env=command.env(claim, self._environ),
+            argv=command.argv(claim, params_file),
+            env=command.env(claim, self._environ, params_file),
+            stdin=command.input(claim),
             redactor=redactor,
             cwd=command.cwd,
             timeout=min(limits, default=None),
@@ -82,6 +86,25 @@ class CommandRunner:
             limits=_limits(settings.rlimits),
             contained=settings.contained,
         )
+
+
+@contextmanager
+def _params_file(command: Command, claim: Claim) -> Iterator[str]:
+    """The path of a file with the params as JSON, for as long as the command runs, in a directory of its own that only this
+    user may enter. Empty if the command names none."""
+    if not command.wants_params_file:
+        yield ""
+        return
+    keeper = guardian()
+    keeper.ready()  # it removes the directory, should this process be killed
+    room = keeper.workspaces.take()
+    try:
+        path = f"{room.path}/params.json"
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(dumps(dict(claim.params)).encode())
+        yield path
+    finally:
+        room.remove()
 
 
 def _limits(limits: Limits) -> dict[int, int]:

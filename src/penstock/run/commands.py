@@ -6,6 +6,7 @@ log_dir = "logs"
 
 [commands.sync-dropbox]
 argv = ["zoltag", "sync-dropbox", "--tenant-id={tenant.id}", "--path-prefix={path_prefix?}"]
+stdin = "{notes}"              # text for its stdin; or stdin = "params": all params as JSON. Else it is empty
 env = ["PATH"]                 # names passed on from the worker; everything else is withheld
 env_set = { LANG = "C.UTF-8" } # values of our own; placeholders are filled in
 cwd = "/srv/zoltag"            # else an empty directory, removed afterwards
@@ -29,18 +30,33 @@ import shutil
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
+from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from penstock.core.errors import InvalidInput
+from penstock.core.errors import Fault, InvalidInput
 from penstock.core.nouns import Claim
+from penstock.core.payload import dumps
 from penstock.core.redact import Redactor
+from penstock.core.status import RetryMode
 from penstock.run.template import Misfit, Template, render_arguments
 
 Seconds = Annotated[float, Field(gt=0, le=366 * 86400)]
 ExitCode = Annotated[int, Field(ge=1, le=255)]
+
+ALL_PARAMS = "params"
+"""The value of `stdin` that stands for all params, as JSON."""
+
+_NOBODY = UUID(int=0)
+_SAMPLE = Claim(
+    job_id=_NOBODY, run_id=_NOBODY, tenant_id=_NOBODY, tenant_slug="sample", definition_id=None, key="", queue="", params={},
+    attempt_no=1, max_attempts=1, retry_mode=RetryMode.REQUEUE, root_id=_NOBODY, group_id=None, worker_id="",
+    started_at=datetime.min.replace(tzinfo=UTC), lease_expires_at=datetime.min.replace(tzinfo=UTC),
+)  # fmt: skip
+"""Stands for a claim where only the params matter."""
 
 
 class Limits(BaseModel):
@@ -60,6 +76,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     argv: Annotated[list[str], Field(min_length=1)]
+    stdin: str | None = None
     env: list[str] = []
     env_set: dict[str, str] = {}
     cwd: str | None = None
@@ -86,16 +103,40 @@ class Command:
     settings: Settings
     cwd: Path | None
     log_dir: Path | None
+    stdin: Template | None = None
 
-    def argv(self, claim: Claim) -> list[str]:
+    def argv(self, claim: Claim, params_file: str = "") -> list[str]:
         """The exact argument list for a claim; raises Misfit when the payload does not fit."""
-        return [self.program, *render_arguments(self.templates, claim)]
+        return [self.program, *render_arguments(self.templates, claim, params_file)]
 
-    def env(self, claim: Claim, inherited: Mapping[str, str]) -> dict[str, str]:
+    def input(self, claim: Claim) -> bytes | None:
+        """What the command reads from stdin, if it is given anything; raises Misfit when the payload does not fit."""
+        if self.settings.stdin == ALL_PARAMS:
+            return dumps(dict(claim.params)).encode()
+        return None if self.stdin is None else self.stdin.render_input(claim).encode("utf-8", "surrogatepass")
+
+    @property
+    def wants_params_file(self) -> bool:
+        """Whether an argument or a variable names the file of the params."""
+        return any(template.names_params_file for template in self._every_template())
+
+    def faults(self, params: Mapping[str, Any]) -> list[Fault]:
+        """What of these params this command could not be given: the rules of a run, applied when a job is enqueued."""
+        claim = _SAMPLE._replace(params=params)
+        try:
+            self.argv(claim, "params.json")
+            self.env(claim, {}, "params.json")
+            self.input(claim)
+        except Misfit as error:
+            path = f"$.{error.field}" if error.field else "$"
+            return [Fault(path, f"does not fit the command {self.key!r}: {error}")]
+        return []
+
+    def env(self, claim: Claim, inherited: Mapping[str, str], params_file: str = "") -> dict[str, str]:
         """The child's whole environment: what the file allows, what it sets, and who it works for."""
         env = {name: inherited[name] for name in self.settings.env if name in inherited}
         for name, template in self.environment:
-            value = template.render(claim)
+            value = template.render(claim, params_file)
             if value is not None:
                 env[name] = value
         env["PENSTOCK_RUN_ID"] = str(claim.run_id)
@@ -113,20 +154,24 @@ class Command:
         return sorted(field for field in named if field.split(".")[0] not in properties)
 
     def _every_template(self) -> list[Template]:
-        return [*self.templates, *(template for _name, template in self.environment)]
+        others = [self.stdin] if self.stdin is not None else []
+        return [*self.templates, *(template for _name, template in self.environment), *others]
 
 
-def load_commands(path: str | os.PathLike[str], environ: Mapping[str, str] | None = None) -> dict[str, Command]:
-    """Read a commands file; raises InvalidInput with the file, the line and the reason."""
+def load_commands(
+    path: str | os.PathLike[str], environ: Mapping[str, str] | None = None, *, to_run: bool = True
+) -> dict[str, Command]:
+    """Read a commands file; raises InvalidInput with the file, the line and the reason. Without `to_run` the programs and
+    directories need not be on this machine: enough to check params."""
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"The commands file {path} cannot be read: {error}.") from error
-    return parse_commands(text, path, os.environ if environ is None else environ)
+    return parse_commands(text, path, os.environ if environ is None else environ, to_run=to_run)
 
 
-def parse_commands(text: str, path: Path, environ: Mapping[str, str]) -> dict[str, Command]:
+def parse_commands(text: str, path: Path, environ: Mapping[str, str], *, to_run: bool = True) -> dict[str, Command]:
     """The commands in `text`, which was read from `path`; relative paths in it start at the file's directory."""
     try:
         document = tomllib.loads(text)
@@ -141,11 +186,18 @@ def parse_commands(text: str, path: Path, environ: Mapping[str, str]) -> dict[st
     commands, defaults = document.get("commands", {}), document.get("defaults", {})
     if not isinstance(commands, dict) or not isinstance(defaults, dict):
         raise InvalidInput(f"{path}: expected tables [commands.KEY] and [defaults].")
-    return {key: _read(key, entry, defaults, text, path, environ) for key, entry in commands.items()}
+    where = path if to_run else None
+    return {key: _read(key, entry, defaults, text, path, environ, where) for key, entry in commands.items()}
 
 
 def _read(
-    key: str, entry: Any, defaults: Mapping[str, Any], text: str, path: Path, environ: Mapping[str, str]
+    key: str,
+    entry: Any,
+    defaults: Mapping[str, Any],
+    text: str,
+    path: Path,
+    environ: Mapping[str, str],
+    runs_from: Path | None,
 ) -> Command:
     where = ["commands", key]
     if not isinstance(entry, dict):
@@ -159,7 +211,7 @@ def _read(
         raise _at(text, path, [*where, field], f"{shown}: {fault['msg']}") from None
     try:
         field = "argv"
-        program = _resolve(settings.argv[0], path.parent, environ)
+        program = settings.argv[0] if runs_from is None else _resolve(settings.argv[0], runs_from.parent, environ)
         templates = tuple(Template.parse(argument) for argument in settings.argv[1:])
         field = "env"
         for name in settings.env:
@@ -169,7 +221,9 @@ def _read(
         field = "secrets"
         Redactor(patterns=settings.secrets)
         field = "cwd"
-        cwd = _directory(settings.cwd, path.parent)
+        cwd = None if runs_from is None else _directory(settings.cwd, runs_from.parent)
+        field = "stdin"
+        stdin = _input_template(settings.stdin)
     except InvalidInput as error:
         raise _at(text, path, [*where, field], str(error).rstrip(".")) from None
     both = set(settings.skip_exit_codes) & set(settings.retry_exit_codes)
@@ -178,7 +232,16 @@ def _read(
             text, path, [*where, "retry_exit_codes"], f"the exit code {min(both)} cannot mean both skip and retry"
         )
     log_dir = (path.parent / settings.log_dir).absolute() if settings.log_dir else None
-    return Command(key, program, templates, environment, settings, cwd, log_dir)
+    return Command(key, program, templates, environment, settings, cwd, log_dir, stdin)
+
+
+def _input_template(text: str | None) -> Template | None:
+    if text is None or text == ALL_PARAMS:
+        return None
+    template = Template.parse(text, argument=False)
+    if not template.fields or template.names_params_file:
+        raise InvalidInput(f'stdin is {text!r}; expected "params", or a text with a payload field such as "{{notes}}"')
+    return template
 
 
 def _resolve(program: str, base: Path, environ: Mapping[str, str]) -> str:

@@ -6,11 +6,13 @@ import contextlib
 import os
 import select
 import signal
+import tempfile
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
+from typing import IO
 
 from penstock.core.redact import Redactor
 from penstock.run.context import Control
@@ -50,6 +52,7 @@ class Order:
     log_limit: int = 64 * 1024 * 1024
     limits: Mapping[int, int] = field(default_factory=dict)
     contained: bool = False
+    stdin: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,9 @@ def run_process(order: Order, control: Control) -> Ended:
     keeper.ready()
     workspace = None if order.cwd else keeper.workspaces.take()
     log = LogFile(order.log_path, order.log_limit)
+    given = None
     try:
+        given = None if order.stdin is None else _input(order.stdin, keeper.workspaces.base)
         child = Child(
             order.argv,
             order.env,
@@ -80,6 +85,7 @@ def run_process(order: Order, control: Control) -> Ended:
             umask=0o077,
             limits=order.limits,
             contained=order.contained,
+            stdin=given,
         )
         try:
             return _Watch(order, control, child, log).follow()
@@ -87,8 +93,18 @@ def run_process(order: Order, control: Control) -> Ended:
             child.close()
     finally:
         log.close()
+        if given is not None:
+            given.close()
         if workspace is not None:
             keeper.workspaces.give_back(workspace)
+
+
+def _input(text: bytes, folder: str) -> IO[bytes]:
+    """A file without a name to read stdin from: it needs nobody to feed a pipe, and nothing of it is left, whatever happens."""
+    made = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - closed when the run has ended
+    made.write(text)
+    made.seek(0)
+    return made
 
 
 class _Watch:

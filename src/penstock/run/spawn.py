@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import IO
 
 from penstock.run.cgroup import Cell
 from penstock.run.guardian import guardian
@@ -33,6 +34,7 @@ class Child:
         limits: Mapping[int, int] | None = None,
         contained: bool = False,
         pass_fds: Sequence[int] = (),
+        stdin: IO[bytes] | None = None,
     ) -> None:
         """Raises OSError when it cannot be started.
 
@@ -49,7 +51,7 @@ class Child:
         try:
             self._process = subprocess.Popen(
                 [*(cell.enter_first if cell is not None and contained else ()), *limiter, *argv],
-                stdin=keeper.nothing,
+                stdin=keeper.nothing if stdin is None else stdin,
                 stdout=out,
                 stderr=err,
                 env={**env, **keeper.environment, mark[0]: mark[1]},

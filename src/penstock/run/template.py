@@ -1,7 +1,8 @@
 """Arguments with placeholders: `{name}` from the payload, `{tenant.id}` and the like from the claim.
 
 A value can never become an option, a second argument or a shell word: it fills a whole argument, where a leading dash
-is refused, or what follows `--flag=` or other literal text.
+is refused, or what follows `--flag=` or other literal text. What does not fit into an argument, several lines or a list,
+goes by stdin, where a value is taken as it is, or by a file: `{params_file}` is the path of one with all params as JSON.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 from penstock.core.errors import InvalidInput
 from penstock.core.nouns import Claim
+from penstock.core.payload import dumps
 
 MAX_ARGUMENT = 128 * 1024 - 1
 """The kernel refuses longer arguments."""
@@ -24,7 +26,8 @@ _OURS: Mapping[str, Callable[[Claim], object]] = {
     "job.id": lambda claim: claim.job_id,
     "run.id": lambda claim: claim.run_id,
 }
-_RESERVED = frozenset(name.split(".")[0] for name in _OURS)
+PARAMS_FILE = "params_file"
+_RESERVED = frozenset({PARAMS_FILE, *(name.split(".")[0] for name in _OURS)})
 _TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _NAME = re.compile(r"[A-Za-z_][\w-]*(?:\.[\w-]+)*")
 _DASHES = "-\u00ad\u058a\u1806\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d"
@@ -35,6 +38,10 @@ _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\
 class Misfit(Exception):
     """The payload does not fit the template; trying again is of no use."""
 
+    def __init__(self, message: str, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+
 
 @dataclass(frozen=True, slots=True)
 class Placeholder:
@@ -43,7 +50,7 @@ class Placeholder:
 
     @property
     def is_ours(self) -> bool:
-        return self.name in _OURS
+        return self.name in _OURS or self.name == PARAMS_FILE
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +64,8 @@ class Template:
     parts: tuple[str | Placeholder, ...]
 
     @classmethod
-    def parse(cls, text: str) -> Template:
-        """Read an argument of the commands file; raises InvalidInput with what is wrong."""
+    def parse(cls, text: str, *, argument: bool = True) -> Template:
+        """Read a template of the commands file, an argument or the text of stdin; raises InvalidInput with what is wrong."""
         parts: list[str | Placeholder] = []
         at = 0
         literal = ""
@@ -77,7 +84,8 @@ class Template:
         literal += text[at:]
         if literal or not parts:
             parts.append(literal)
-        _require_safe_shape(parts, text)
+        if argument:
+            _require_safe_shape(parts, text)
         return cls(tuple(parts))
 
     @property
@@ -85,17 +93,38 @@ class Template:
         """The payload fields that it names, as dotted paths."""
         return tuple(part.name for part in self.parts if isinstance(part, Placeholder) and not part.is_ours)
 
-    def render(self, claim: Claim) -> str | None:
+    @property
+    def names_params_file(self) -> bool:
+        return any(isinstance(part, Placeholder) and part.name == PARAMS_FILE for part in self.parts)
+
+    def render(self, claim: Claim, params_file: str = "") -> str | None:
         """The argument for a claim; None when an optional field is absent. Raises Misfit."""
         texts = []
         for part in self.parts:
             if isinstance(part, str):
                 texts.append(part)
                 continue
-            value = _OURS[part.name](claim) if part.is_ours else _look_up(claim.params, part)
+            if part.name == PARAMS_FILE:
+                value: Any = params_file
+            else:
+                value = _OURS[part.name](claim) if part.is_ours else _look_up(claim.params, part)
             if value is None:
                 return None
             texts.append(_as_text(part.name, str(value) if part.is_ours else value))
+        return "".join(texts)
+
+    def render_input(self, claim: Claim) -> str:
+        """The text of stdin for a claim: values as they are, lists and objects as JSON. Raises Misfit."""
+        texts = []
+        for part in self.parts:
+            if isinstance(part, str):
+                texts.append(part)
+                continue
+            value = _OURS[part.name](claim) if part.is_ours else _look_up(claim.params, part)
+            if isinstance(value, str) or part.is_ours:
+                texts.append(str(value))
+            elif value is not None:
+                texts.append(dumps(value))
         return "".join(texts)
 
     @property
@@ -103,17 +132,17 @@ class Template:
         return isinstance(self.parts[0], Placeholder)
 
 
-def render_arguments(templates: Sequence[Template], claim: Claim) -> list[str]:
+def render_arguments(templates: Sequence[Template], claim: Claim, params_file: str = "") -> list[str]:
     """The arguments for a claim. Raises Misfit, naming the field and the reason."""
     arguments: list[str] = []
     for template in templates:
-        argument = template.render(claim)
+        argument = template.render(claim, params_file)
         if argument is None:
             continue
         if template.leads_with_value and "--" not in arguments:
             _require_operand(argument, template)
         if len(argument.encode("utf-8", "replace")) > MAX_ARGUMENT:
-            raise Misfit(f"{_shown(template)} is longer than {MAX_ARGUMENT // 1024} KiB")
+            raise Misfit(f"{_shown(template)} is longer than {MAX_ARGUMENT // 1024} KiB", _field(template))
         arguments.append(argument)
     return arguments
 
@@ -125,7 +154,7 @@ def _placeholder(inside: str, text: str) -> Placeholder:
             f"{text!r} has the placeholder {{{inside}}}; expected a payload field such as {{path}} or {{options.size?}}, "
             f"or one of {_ours()}"
         )
-    if name.split(".")[0] in _RESERVED and name not in _OURS:
+    if name.split(".")[0] in _RESERVED and name not in (*_OURS, PARAMS_FILE):
         raise InvalidInput(f"{text!r} has the unknown placeholder {{{inside}}}; known are {_ours()} and payload fields")
     return Placeholder(name, optional)
 
@@ -148,7 +177,7 @@ def _look_up(params: Mapping[str, Any], placeholder: Placeholder) -> Any:
             break
         value = value[step]
     if value is None and not placeholder.optional:
-        raise Misfit(f"the params have no field {placeholder.name!r}")
+        raise Misfit(f"the params have no field {placeholder.name!r}", placeholder.name)
     return value
 
 
@@ -158,10 +187,13 @@ def _as_text(name: str, value: Any) -> str:
     if isinstance(value, int | float):
         return str(value)
     if not isinstance(value, str):
-        raise Misfit(f"the field {name!r} is of type {type(value).__name__}; expected text, a number, true or false")
+        raise Misfit(
+            f"the field {name!r} is of type {type(value).__name__}; an argument takes text, a number, true or false",
+            name,
+        )
     for char in value:
         if _is_control(char):
-            raise Misfit(f"the field {name!r} has the control character U+{ord(char):04X}")
+            raise Misfit(f"the field {name!r} has the control character U+{ord(char):04X}", name)
     return value
 
 
@@ -171,12 +203,17 @@ def _is_control(char: str) -> bool:
 
 def _require_operand(argument: str, template: Template) -> None:
     if not argument:
-        raise Misfit(f"{_shown(template)} is empty")
+        raise Misfit(f"{_shown(template)} is empty", _field(template))
     if argument[0] in _OPENERS:
         raise Misfit(
             f"{_shown(template)} starts with {argument[0]!r} and could be taken for an option; "
-            "put '--' before it in the commands file, or write it as --flag={value}"
+            "put '--' before it in the commands file, or write it as --flag={value}",
+            _field(template),
         )
+
+
+def _field(template: Template) -> str | None:
+    return template.fields[0] if template.fields else None
 
 
 def _shown(template: Template) -> str:
@@ -185,4 +222,4 @@ def _shown(template: Template) -> str:
 
 
 def _ours() -> str:
-    return ", ".join(f"{{{name}}}" for name in _OURS)
+    return ", ".join(f"{{{name}}}" for name in (*_OURS, PARAMS_FILE))
