@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from penstock import ManualClock, Penstock
-from penstock.store import doctor
+from penstock.store import doctor, workers
 from tests.support.postgres import Server
 
 
@@ -76,3 +76,36 @@ def test_a_tenant_far_from_its_turn(url: str) -> None:
             given = {"id": str(late.id) if app.db.name == "sqlite" else late.id}
             tx.run(text("UPDATE penstock_jobs SET position = 200000 WHERE id = :id"), given)
         assert "'late'" in warned(app)["tenant far from its turn"]
+
+
+def test_keys_and_queues_that_no_live_worker_serves(url: str) -> None:
+    name = "waiting jobs that no live worker serves"
+    with Penstock(url) as app:
+
+        @app.job(key="work")
+        def work() -> None: ...
+
+        app.define("gpu")
+        app.define("elsewhere", queue="aside")
+        app.define("nowhere", queue="paused")
+        app.enqueue_many("gpu", [{}] * 3)
+        app.enqueue("gpu", delay=3600)
+        app.enqueue("work", queue="aside")
+        app.queues.pause("paused")
+        app.enqueue("gpu", queue="paused")
+        found = [warning.message for warning in app.doctor().warnings if warning.check == name]
+        assert len(found) == 2
+        assert any("'gpu' on the queue 'default': 3 job(s)" in message for message in found)
+        assert any("'work' on the queue 'aside': 1 job(s)" in message for message in found)
+        row = {
+            "hostname": "h",
+            "pid": 1,
+            "version": "",
+            "queues": [],
+            "keys": ["gpu"],
+            "concurrency": 1,
+            "metadata": {},
+        }
+        app.db.transact(lambda tx: workers.register(tx, "w:1", row))
+        left = [warning.message for warning in app.doctor().warnings if warning.check == name]
+        assert len(left) == 1 and "'aside'" in left[0]

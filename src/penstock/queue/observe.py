@@ -14,7 +14,7 @@ from penstock.core.nouns import Health, Job, Run
 from penstock.core.status import TERMINAL, JobStatus, one_of
 from penstock.queue.ground import Ground
 from penstock.store import doctor as checks
-from penstock.store import jobs, prune, waiting, workers
+from penstock.store import jobs, prune, served, waiting, workers
 from penstock.store.jobs import Filter
 
 MAX_PAGE = 1000
@@ -108,7 +108,8 @@ def doctor(ground: Ground) -> Health:
 
     with ground.db.read(patient=True) as tx:
         found = [*checks.violations(tx, ground.config.grace_seconds), *pipelines.violations(tx)]
-        warned = [*checks.warnings(tx), *pipelines.warnings(tx)]
+        unserved = served.warnings(tx, 2 * ground.config.lease_seconds)
+        warned = [*checks.warnings(tx), *unserved, *pipelines.warnings(tx)]
         return Health(tuple(found), tuple(warned), len(checks.CHECKS) + 1)
 
 

@@ -11,7 +11,7 @@ from penstock.core.outcomes import Canceled, Failed, Outcome, Skipped, Succeeded
 from penstock.queue.ground import Ground
 from penstock.queue.identity import is_dead
 from penstock.queue.record import CRASH_RECOVERY, close_in
-from penstock.store import claims, failpoints, groups, jobs, recovery, reservations, workers
+from penstock.store import claims, failpoints, groups, jobs, recovery, reservations, served, workers
 from penstock.store.database import Tx
 
 MAX_JITTER = 1.0
@@ -134,7 +134,8 @@ def _stalled_groups(tx: Tx) -> int:
 
 
 def keep_house(ground: Ground) -> int:
-    """The watchdog's step, run by any worker and harmless when many do: expired leases and reservations, old workers."""
+    """The watchdog's step, run by any worker and harmless when many do: expired leases and reservations, old
+    workers, and where the clock of fairness begins."""
     closed = expired(ground)
 
     def work(tx: Tx) -> None:
@@ -143,4 +144,5 @@ def keep_house(ground: Ground) -> int:
         workers.remember_time(tx)
 
     ground.db.transact(work)
+    ground.db.transact(lambda tx: served.set_floors(tx, 2 * ground.config.lease_seconds))
     return closed

@@ -9,14 +9,27 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, case, func, literal, or_, select, union_all, update
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    and_,
+    bindparam,
+    case,
+    func,
+    literal,
+    literal_column,
+    or_,
+    select,
+    union_all,
+    update,
+)
 
 from penstock.core.nouns import Job, Run
 from penstock.core.status import JobStatus
 from penstock.store import failpoints, rows
 from penstock.store.database import Tx
 from penstock.store.hot import Alike, NewJob, Written
-from penstock.store.tables import in_status, is_active, is_claimable, jobs, queues, runs
+from penstock.store.tables import floors, in_status, is_active, is_claimable, jobs, queues, runs
 from penstock.store.types import Id
 
 
@@ -222,17 +235,21 @@ def largest_position(tx: Tx, tenant_id: UUID, priority: int) -> int | None:
 
 
 def smallest_position(tx: Tx, priority: int) -> int | None:
-    """The clock: the first waiting place of anyone at this priority, one probe per queue. What waits in a paused queue
-    does not hold it, unless there is nothing else."""
+    """The clock: the first waiting place of anyone at this priority, one probe per queue, from the queue's floor on. What
+    waits in a paused queue does not hold it, unless there is nothing else."""
+    floor = select(floors.c.position).where(floors.c.queue == queues.c.name, floors.c.priority == priority)
+    from_here = func.coalesce(floor.correlate(queues).scalar_subquery(), literal_column("-9223372036854775807"))
     first = (
         select(func.min(jobs.c.position))
         .where(is_claimable(), jobs.c.queue == queues.c.name, jobs.c.priority == priority)
+        .where(jobs.c.position >= from_here)
         .correlate(queues)
         .scalar_subquery()
     )
     lanes = select(queues.c.paused, first.label("first")).subquery()
     open_first = func.min(case((~lanes.c.paused, lanes.c.first)))
-    value: int | None = tx.scalar(select(func.coalesce(open_first, func.min(lanes.c.first))))
+    highest = select(func.max(floors.c.position)).where(floors.c.priority == priority).scalar_subquery()
+    value: int | None = tx.scalar(select(func.coalesce(open_first, highest, func.min(lanes.c.first))))
     return value
 
 

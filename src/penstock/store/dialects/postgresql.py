@@ -562,9 +562,12 @@ _ORDINARY = tuple(NewJob._field_defaults[name] for name in _RARE)
 # The place of a job at the end of its tenant's, but not before the clock: core.position says the same.
 _BASE = """greatest(
     coalesce((SELECT max(position) FROM penstock_jobs WHERE claimable AND tenant_id = {tenant_id} AND priority = {priority}), 0),
-    coalesce((SELECT coalesce(min(q.first) FILTER (WHERE NOT q.paused), min(q.first))
+    coalesce((SELECT coalesce(min(q.first) FILTER (WHERE NOT q.paused),
+                              (SELECT max(position) FROM penstock_floors WHERE priority = {priority}), min(q.first))
               FROM (SELECT paused, (SELECT min(position) FROM penstock_jobs
-                                    WHERE claimable AND queue = name AND priority = {priority}) AS first
+                                    WHERE claimable AND queue = name AND priority = {priority} AND position >= coalesce(
+                                      (SELECT f.position FROM penstock_floors f WHERE f.queue = name AND f.priority = {priority}),
+                                      -9223372036854775807)) AS first
                     FROM penstock_queues OFFSET 0) AS q), 0) - 100)"""
 
 _COLUMNS = """id, tenant_id, definition_id, definition_key, queue, status, claimable, waits_for, priority,

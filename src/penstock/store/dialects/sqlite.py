@@ -623,8 +623,10 @@ _DEFINITIONS = (
 )
 _PLACES = (
     "(SELECT max(position) FROM penstock_jobs WHERE claimable AND tenant_id = :tenant_id AND priority = :priority),"
-    " (SELECT coalesce(min(CASE WHEN NOT q.paused THEN q.first END), min(q.first)) FROM (SELECT paused, (SELECT min(position)"
-    "  FROM penstock_jobs WHERE claimable AND queue = name AND priority = :priority) AS first FROM penstock_queues) AS q)"
+    " (SELECT coalesce(min(CASE WHEN NOT q.paused THEN q.first END), (SELECT max(position) FROM penstock_floors"
+    "  WHERE priority = :priority), min(q.first)) FROM (SELECT paused, (SELECT min(position) FROM penstock_jobs"
+    "  WHERE claimable AND queue = name AND priority = :priority AND position >= coalesce((SELECT f.position FROM penstock_floors f"
+    "  WHERE f.queue = name AND f.priority = :priority), -9223372036854775807)) AS first FROM penstock_queues) AS q)"
 )
 _PLACE = f"SELECT {_PLACES}"
 _SEEN = (
