@@ -66,8 +66,24 @@ class Model:
         """DESIGN, "Position is fairness"."""
         at = [job for job in self.jobs.values() if job.claimable and job.priority == priority]
         largest = max((job.position for job in at if job.tenant == tenant), default=0)
-        smallest = min((job.position for job in at), default=0)
-        return max(largest, smallest - 100) + 100
+        return max(largest, self.clock(priority) - 100) + 100
+
+    def clock(self, priority: int) -> int:
+        """The first place of anyone. A paused queue does not hold it, unless there is nothing else."""
+        at = [job for job in self.jobs.values() if job.claimable and job.priority == priority]
+        open_ = [job for job in at if job.queue not in self.paused_queues]
+        return min((job.position for job in open_ or at), default=0)
+
+    def resume_queue(self, queue: str) -> None:
+        """What waited in it begins at the clock, in its order."""
+        here = [job for job in self.jobs.values() if job.claimable and job.queue == queue]
+        behind = {
+            priority: self.clock(priority) - min(job.position for job in here if job.priority == priority)
+            for priority in {job.priority for job in here}
+        }
+        for job in here:
+            job.position += max(0, behind[job.priority])
+        self.paused_queues.discard(queue)
 
     def add(self, job: Work, waits_for_group: bool = False) -> None:
         if waits_for_group:
@@ -156,6 +172,25 @@ class Model:
             crashes=job.crashes, dedupe=job.dedupe, group=job.group, place_in_group=job.place_in_group, root=job.root,
             retry_of=job.id,
         )  # fmt: skip
+
+    def run_now(self, job: Work) -> None:
+        if job.waits != "time":
+            return
+        job.due = min(job.due, self.now)
+        if self.limited(job):
+            job.waits = "limit"
+            return
+        job.position = self.next_place(job.tenant, job.priority)
+        job.waits = None
+
+    def reschedule(self, job: Work, due: datetime) -> None:
+        if due > self.now:
+            job.due, job.slot = due, False
+            job.waits = "group" if job.waits == "group" else "time"
+        elif job.waits == "group":
+            job.due = min(job.due, self.now)
+        else:
+            self.run_now(job)
 
     def members(self, group: UUID) -> list[Work]:
         mine = [job for job in self.jobs.values() if job.group == group]
