@@ -33,6 +33,7 @@ from penstock.worker.house import Presence, Watchdog
 from penstock.worker.pump import Offer, Pump
 from penstock.worker.reporter import Reporter
 from penstock.worker.service import Service, patiently
+from penstock.worker.utc_logs import stamp_in_utc
 from penstock.worker.waker import Hearing, Waker
 
 STOP_SECONDS = 5.0
@@ -107,6 +108,7 @@ class Worker:
         if self._started:
             raise InvalidInput("This worker was started before. Make a new one with app.worker().")
         self._started = True
+        stamp_in_utc()
         # Connections of our own: jobs that hold all of the application's must not keep us from extending leases.
         patience = max(LEAST_PATIENCE, self.offer.lease_seconds / 3)
         self._db = self._ground.db.beside(OWN_CONNECTIONS, statement_seconds=patience)
