@@ -371,8 +371,11 @@ class Penstock:
         return commands
 
     def recover(self) -> recover.Recovered:
-        """Mend what a crash left behind. Idempotent; safe from several processes at once."""
-        return recover.recover(self.ground)
+        """Repair what a crash left behind, and remove runs without a job. Idempotent; safe from several processes at once.
+
+        Workers do the first part by themselves when they start. The second looks through all runs, some thousands at a time, so
+        only this call does it."""
+        return recover.recover(self.ground, orphans=True)
 
     def doctor(self) -> Health:
         """Look for broken promises in the live database."""

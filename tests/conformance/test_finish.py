@@ -73,6 +73,8 @@ RETRIED: list[tuple[Outcome, RunStatus, float]] = [
     (Failed("oops", delay=3), RunStatus.FAILED, 3),
     (TimedOut(), RunStatus.TIMEOUT, 10),
     (Canceled("worker stops", by_shutdown=True), RunStatus.CANCELED, 0),
+    (Failed("no process", blameless=True), RunStatus.FAILED, 10),
+    (Failed("no process", blameless=True, delay=3), RunStatus.FAILED, 3),
     (Snoozed(7, "later"), RunStatus.SKIPPED, 7),
 ]
 
@@ -95,8 +97,8 @@ def test_outcomes_that_are_tried_again(
     assert again.scheduled_for == clock.now() + timedelta(seconds=delay)
     assert (again.priority, again.params, again.dedupe_key, again.correlation_id) == (4, {"n": 1}, "k", "c")
     assert again.attempt_no == 1
-    snoozed = isinstance(outcome, Snoozed)
-    assert again.max_attempts == (4 if snoozed else 3)
+    free = isinstance(outcome, Snoozed | Canceled) or (isinstance(outcome, Failed) and outcome.blameless)
+    assert again.max_attempts == (4 if free else 3)
     if delay:
         clock.advance(delay - 0.001)
         assert claim(app) == []

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from penstock import Failed, ManualClock, Penstock, Succeeded
 from penstock.core.status import JobStatus, RetryMode
 from penstock.queue import recover as recovering
+from penstock.store import recovery
 from penstock.store.tables import jobs, runs
 from tests.conformance.helpers import claim, claim_one, claimed_numbers, everything, execute, numbered
 
@@ -102,6 +103,21 @@ def test_a_run_whose_job_moved_on(app: Penstock, mode: RetryMode) -> None:
     assert recover_twice(app).stray_runs == 1
     assert app.jobs.get(job.id).status is JobStatus.SUCCEEDED
     execute(app, sa.update(runs).where(runs.c.id == taken.run_id).values(status="succeeded", error=None))
+
+
+def test_runs_without_a_job_are_removed(app: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seed 004 §5.2. They are looked for in pages, so that no statement is long however many runs there are."""
+    monkeypatch.setattr(recovery, "SCANNED", 3)
+    kept, lost = numbered(app, range(4)), numbered(app, range(4, 9))
+    for taken in claim(app, 9):
+        app.queue.finish(taken, Succeeded())
+    assert recover_twice(app).orphan_runs == 0
+    execute(app, sa.delete(jobs).where(jobs.c.id.in_([job.id for job in lost])))
+    assert [violation.check for violation in app.doctor().violations] == ["run without a job"]
+    assert recovering.recover(app.ground).total == 0, "a worker's start does not go through history"
+    assert recover_twice(app).orphan_runs == 5
+    assert app.doctor().clean
+    assert [len(app.jobs.runs(job.id)) for job in kept] == [1] * 4
 
 
 def test_a_failed_job_whose_retry_was_never_written(app: Penstock) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.decide import MAX_CRASHES, MAX_DELAY, Attempt, RetryPolicy, decide
+from penstock.core.decide import MAX_DELAY, Attempt, Limits, Lost, RetryPolicy, decide, lost_run
 from penstock.core.errors import InvalidInput
 from penstock.core.outcomes import Canceled, Evidence, Failed, Outcome, Skipped, Snoozed, Succeeded, TimedOut
 from penstock.core.status import TERMINAL, JobStatus, RetryMode, RunStatus
@@ -16,15 +16,23 @@ from penstock.core.status import TERMINAL, JobStatus, RetryMode, RunStatus
 OUTCOMES: list[Outcome] = [
     Succeeded(1), Skipped(), Skipped("none"), Snoozed(5), Snoozed(-1), Canceled(), Canceled("x", by_shutdown=True),
     TimedOut(), Failed("e"), Failed("e", fatal=True), Failed("e", delay=3), Failed("e", crashed=True),
-    Failed("e", fatal=True, crashed=True),
+    Failed("e", fatal=True, crashed=True), Failed("e", blameless=True), Failed("e", blameless=True, delay=3),
+    Failed("e", suspect=True),
 ]  # fmt: skip
 ATTEMPTS = [
-    Attempt(number, most, mode, RetryPolicy(jitter=0), asked, crashes)
-    for number, most, mode, asked, crashes in itertools.product(
-        (1, 2, 3), (1, 2, 3), RetryMode, (False, True), range(MAX_CRASHES)
+    Attempt(number, most, mode, RetryPolicy(jitter=0), asked, crashes, interruptions, limits)
+    for limits in (Limits(), Limits(max_crashes=1, max_interruptions=0), Limits(max_crashes=2, max_interruptions=1))
+    for number, most, mode, asked, crashes, interruptions in itertools.product(
+        (1, 2, 3), (1, 2, 3), RetryMode, (False, True), range(limits.max_crashes), range(limits.max_interruptions + 1)
     )
     if number <= most
 ]
+
+
+def is_interruption(outcome: Outcome) -> bool:
+    return (isinstance(outcome, Canceled) and outcome.by_shutdown) or (
+        isinstance(outcome, Failed) and outcome.blameless
+    )
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES, ids=repr)
@@ -43,15 +51,55 @@ def test_every_attempt_and_outcome(outcome: Outcome) -> None:
             assert (found.job_status, again) == (JobStatus.CANCELED, False)
         elif isinstance(outcome, Failed) and outcome.fatal:
             assert found.job_status is JobStatus.DEAD_LETTER
-        elif isinstance(outcome, Failed) and outcome.crashed and attempt.crashes + 1 >= MAX_CRASHES:
+        elif isinstance(outcome, Failed) and outcome.crashed and attempt.crashes + 1 >= attempt.limits.max_crashes:
             assert (found.job_status, found.crashed) == (JobStatus.DEAD_LETTER, True)
         elif isinstance(outcome, Canceled) and not outcome.by_shutdown:
             assert found.job_status is JobStatus.CANCELED
         elif isinstance(outcome, Snoozed):
-            assert (again, found.extra_attempts) == (True, 1)
+            assert (again, found.extra_attempts, found.interrupted) == (True, 1, False)
+        elif is_interruption(outcome) and attempt.interruptions < attempt.limits.max_interruptions:
+            assert (again, found.extra_attempts, found.interrupted) == (True, 1, True)
         else:
+            assert (found.extra_attempts, found.interrupted) == (0, False)
             assert again == (attempt.attempt_no < attempt.max_attempts)
             assert again or found.job_status is JobStatus.DEAD_LETTER
+
+
+def test_who_runs_apart() -> None:
+    attempt = Attempt(1, 3, RetryMode.REQUEUE)
+    for outcome in OUTCOMES:
+        expected = isinstance(outcome, Failed) and not outcome.fatal and (outcome.crashed or outcome.suspect)
+        assert decide(attempt, outcome).suspect == expected
+
+
+@pytest.mark.parametrize(
+    ("marked", "has_begun", "has_ended", "last_chance", "expected"),
+    [
+        (False, False, False, False, Lost.UNTOUCHED),
+        (False, False, False, True, Lost.UNTOUCHED),
+        (True, False, False, False, Lost.UNDER_WAY),
+        (False, True, False, False, Lost.UNDER_WAY),
+        (True, True, False, True, Lost.UNDER_WAY),
+        (False, True, True, False, Lost.UNREPORTED),
+        (True, True, True, True, Lost.UNREPORTED),
+        (False, None, False, False, Lost.DOUBTFUL),
+        (False, None, False, True, Lost.UNDER_WAY),
+        (True, None, False, False, Lost.UNDER_WAY),
+    ],
+)
+def test_what_a_run_was_when_its_worker_vanished(
+    marked: bool, has_begun: bool | None, has_ended: bool, last_chance: bool, expected: Lost
+) -> None:
+    assert lost_run(marked, has_begun, has_ended, last_chance) is expected
+
+
+def test_a_fault_outside_the_job_backs_off_by_how_often_it_happened() -> None:
+    policy = RetryPolicy(base=2, jitter=0)
+    found = [
+        decide(Attempt(5, 9, RetryMode.REQUEUE, policy, interruptions=number), Failed("e", blameless=True)).delay
+        for number in range(3)
+    ]
+    assert found == [2, 4, 8]
 
 
 def test_what_was_left_behind_is_kept() -> None:

@@ -5,6 +5,7 @@ A bug that replaces text in a statement fails to be planted when that text is go
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -13,9 +14,10 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from penstock.core import decide, groups, status
+from penstock.core import config, decide, groups, status
+from penstock.core.decide import Lost
 from penstock.core.status import JobStatus
-from penstock.queue import cancel, enqueue, order, record
+from penstock.queue import cancel, enqueue, order, record, recover
 from penstock.store import claims, definitions, jobs, promote, recovery, reservations
 from penstock.store import groups as group_rows
 from penstock.store import order as order_rows
@@ -136,7 +138,20 @@ around("retries without limit", decide, "_retry_or_bury", lambda real, attempt, 
 around("no retries", decide, "_retry_or_bury", lambda real, attempt, *a, **k: real(replace(attempt, attempt_no=10**6), *a, **k))  # fmt: skip
 around("canceled job tried again", decide, "_retry_or_bury", lambda real, attempt, *a, **k: real(replace(attempt, cancel_requested=False), *a, **k))  # fmt: skip
 around("snooze uses an attempt up", decide, "_again", lambda real, *a, **k: real(*a, **{**k, "extra_attempts": 0}))
-instead("poison never buried", decide, "MAX_CRASHES", 10**6)
+around("poison never buried", config, "Limits", lambda real, *a, **k: real(max_crashes=10**6, max_interruptions=10))
+around("shutdown uses an attempt up", decide, "_give_back_or_retry", lambda real, attempt, *a, **k: real(replace(attempt, interruptions=10**6), *a, **k))  # fmt: skip
+around("interruptions without limit", decide, "_give_back_or_retry", lambda real, attempt, *a, **k: real(replace(attempt, interruptions=0), *a, **k))  # fmt: skip
+instead("a lost buffer is charged", recover, "lost_run", lambda *_: Lost.UNDER_WAY)
+instead("what had begun is given back", recover, "lost_run", lambda *_: Lost.UNTOUCHED)
+instead(
+    "a doubtful claim is no suspect",
+    recover,
+    "lost_run",
+    lambda marked, *_: Lost.UNDER_WAY if marked else Lost.UNTOUCHED,
+)
+instead("suspects in company", sqlite, "_until_a_suspect", lambda found, rows: (found, json.dumps(found), rows))
+text_bug("sqlite", "a buffer counts as begun", "_TAKE", "begun = f.place <", "begun = f.place >= 0 OR f.place <")
+text_bug("sqlite", "suspicion outlives a success", "_CLOSE_SUCCESSES", "suspect = 0, ", "")
 instead("retry of what succeeded", status, "RETRY", replace(status.RETRY, sources=tuple(JobStatus)))
 instead("change of what runs", status, "UPDATE", replace(status.UPDATE, sources=tuple(JobStatus)))
 instead("cancel of what ended", status, "CANCEL", replace(status.CANCEL, sources=tuple(JobStatus)))
@@ -273,6 +288,9 @@ text_bug("postgresql", "slot kept by a success", "_CLOSE_SUCCESSES", "slot = fal
 text_bug(
     "postgresql", "finish whatever the status", "_CLOSE", " AND coalesce(j.lease_expires_at > '-infinity', false)", ""
 )
+text_bug("postgresql", "a buffer counts as begun", "_BEGUN_BY_WORKER", "n.number <=", "true OR n.number <=")
+text_bug("postgresql", "suspects in company", "_UNTIL_A_SUSPECT", "WHERE s.suspect", "WHERE false")
+text_bug("postgresql", "suspicion outlives a success", "_CLOSE_SUCCESSES", "suspect = false", "suspect = j.suspect")
 text_bug("postgresql", "heartbeat without a fence", "_HEARTBEAT", " AND j.run_id = p.run_id", "")
 text_bug(
     "postgresql",
@@ -364,6 +382,14 @@ HUNTERS = {
     "canceled job tried again": "a_cancel_stops_what_waits_and_asks_what_runs",
     "snooze uses an attempt up": "a_snooze_uses_no_attempt_up_and_a_skip_is_no_failure",
     "poison never buried": "a_poison_job_is_buried",
+    "shutdown uses an attempt up": "an_interruption_costs_no_attempt_within_a_bound",
+    "interruptions without limit": "an_interruption_costs_no_attempt_within_a_bound",
+    "a lost buffer is charged": "a_crash_is_charged_to_what_had_begun",
+    "what had begun is given back": "a_crash_is_charged_to_what_had_begun",
+    "a doubtful claim is no suspect": "a_suspect_runs_apart_until_it_has_ended_well",
+    "suspects in company": "a_suspect_runs_apart_until_it_has_ended_well",
+    "a buffer counts as begun": "a_crash_is_charged_to_what_had_begun",
+    "suspicion outlives a success": "a_suspect_runs_apart_until_it_has_ended_well",
     "retry of what succeeded": "what_ended_well_is_not_retried_and_what_runs_is_not_changed",
     "change of what runs": "what_ended_well_is_not_retried_and_what_runs_is_not_changed",
     "cancel of what ended": "what_ended_well_is_not_retried_and_what_runs_is_not_changed",

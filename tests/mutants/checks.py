@@ -11,6 +11,7 @@ from sqlalchemy import text
 from penstock import (
     Busy,
     Canceled,
+    Claim,
     DefinitionArchived,
     Failed,
     IllegalTransition,
@@ -25,6 +26,7 @@ from penstock import (
 )
 from penstock.core.status import GroupStatus, JobStatus
 from penstock.core.webhook import DELIVERY_KEY
+from penstock.queue.claim import claim_ready, make_ready
 from penstock.store import failpoints
 from penstock.store.failpoints import InjectedError
 from tests.kills.test_lost_replies import disconnected_once
@@ -169,6 +171,55 @@ def a_poison_job_is_buried(app: Penstock, clock: ManualClock) -> None:
         assert len(app.queue.claim("w:1", 1, lease_seconds=1)) == 1
         clock.advance(5)
         app.recover()
+    assert app.jobs.get(job.id).status is JobStatus.DEAD_LETTER
+    clean(app)
+
+
+def _take(app: Penstock, limit: int, starting: int) -> list[Claim]:
+    """Claim as a worker does, of which only some begin at once."""
+    return claim_ready(app.ground, make_ready(app.ground, "w:1", limit, starting=starting)).claims()
+
+
+@check
+def a_crash_is_charged_to_what_had_begun(app: Penstock, clock: ManualClock) -> None:
+    app.define("work")
+    for n in range(4):
+        app.enqueue("work", {"n": n})
+    assert len(_take(app, 4, starting=1)) == 4
+    clock.advance(31)
+    recovered = app.recover()
+    assert (recovered.abandoned, recovered.given_back) == (1, 3)
+    assert sorted((job.params["n"], job.attempt_no) for job in app.jobs.list()) == [(0, 1), (1, 0), (2, 0), (3, 0)]
+    assert [len(app.jobs.runs(job.id)) for job in sorted(app.jobs.list(), key=lambda job: job.id)] == [1, 0, 0, 0]
+    clean(app)
+
+
+@check
+def a_suspect_runs_apart_until_it_has_ended_well(app: Penstock, clock: ManualClock) -> None:
+    app.define("work")
+    first = app.enqueue("work", {"n": 1})
+    _take(app, 1, starting=0)
+    clock.advance(31)
+    app.recover()
+    app.enqueue("work", {"n": 2})
+    [suspect] = _take(app, 2, starting=2)
+    assert (suspect.job_id, suspect.suspicion) == (first.id, 1)
+    app.queue.finish(suspect, Succeeded())
+    assert number_of(app, "penstock_jobs WHERE suspect") == 0
+    [other] = _take(app, 2, starting=2)
+    assert other.suspicion == 0
+    app.queue.finish(other, Succeeded())
+    clean(app)
+
+
+@check
+def an_interruption_costs_no_attempt_within_a_bound(app: Penstock, clock: ManualClock) -> None:
+    app.define("work", max_attempts=1)
+    job = app.enqueue("work")
+    for _ in range(app.config.max_interruptions):
+        app.queue.finish(app.queue.claim("w:1", 1)[0], Canceled("shutdown", by_shutdown=True))
+        assert app.jobs.get(job.id).status is JobStatus.QUEUED
+    app.queue.finish(app.queue.claim("w:1", 1)[0], Canceled("shutdown", by_shutdown=True))
     assert app.jobs.get(job.id).status is JobStatus.DEAD_LETTER
     clean(app)
 

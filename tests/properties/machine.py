@@ -27,10 +27,11 @@ from penstock import (
 )  # fmt: skip
 from penstock.core.outcomes import Outcome
 from penstock.queue import reserve as reserving
+from penstock.queue.claim import claim_ready, make_ready
 from penstock.store.doctor import CHECKS
 from penstock.store.tables import jobs as job_table
 from penstock.store.types import UtcTime
-from tests.properties.model import ENDED, LEASE, Model, Work
+from tests.properties.model import ENDED, INTERRUPTIONS, LEASE, Model, Work
 
 KEYS = ("plain", "chain", "narrow")
 OUTCOMES: list[Outcome] = [
@@ -41,11 +42,19 @@ OUTCOMES: list[Outcome] = [
     TimedOut(),
     Canceled("stopped"),
     Canceled("shutdown", by_shutdown=True),
+    Failed("outside", blameless=True),
     Skipped("nothing"),
     Snoozed(7),
 ]
-BACKOFF = {1: 10.0, 2: 20.0, 3: 40.0, 4: 80.0, 5: 160.0, 6: 320.0}
+BACKOFF = {attempt: min(3600.0, 10.0 * 2 ** (attempt - 1)) for attempt in range(1, 60)}
 index = st.integers(0, 30)
+
+
+def is_interruption(outcome: Outcome) -> bool:
+    return (isinstance(outcome, Canceled) and outcome.by_shutdown) or (
+        isinstance(outcome, Failed) and outcome.blameless
+    )
+
 
 # doctor()'s queries in one statement, because they run after each of many thousand steps. A lease or a reservation that
 # ended long ago, with nobody to recover it, is the one thing that they may report between two steps. No worker is there to
@@ -146,6 +155,22 @@ class Machine(RuleBasedStateMachine):
             assert (each.attempt_no, each.params) == (job.attempt, job.params)
         self.held += taken
 
+    @rule(limit=st.integers(1, 4), starting=st.integers(0, 3))
+    def claim_ahead(self, limit: int, starting: int) -> None:
+        """Claim as a worker does: some begin at once, the others wait in its buffer. The batch ends with the first suspect."""
+        expected = self.model.newly_claimable()
+        assert self.app.queue.claim("host:1", 0) == []
+        self.take_places(expected)
+        first = self.model.claimable()[:limit]
+        suspects = [number for number, job in enumerate(first, 1) if job.suspect]
+        first = first[: suspects[0]] if suspects else first
+        taken = claim_ready(self.app.ground, make_ready(self.app.ground, "host:1", limit, starting=starting)).claims()
+        assert [(each.job_id, bool(each.suspicion)) for each in taken] == [(job.id, job.suspect) for job in first]
+        for number, (each, job) in enumerate(zip(taken, first, strict=True), 1):
+            self.model.claim(job, each.run_id)
+            job.begun = number <= starting and not job.suspect
+        self.held += taken
+
     def take_places(self, expected: set[UUID]) -> None:
         """Their places are the engine's choice, as long as each is behind all that its tenant had waiting."""
         if not expected:
@@ -167,6 +192,7 @@ class Machine(RuleBasedStateMachine):
             asked = self.app.queue.heartbeat(claim)
             assert asked == ([claim] if job.asked_to_stop else [])
             job.lease = self.model.now + timedelta(seconds=LEASE)
+            job.begun = True
         else:
             self.refused(LeaseLost, lambda: self.app.queue.heartbeat(claim))
 
@@ -193,7 +219,13 @@ class Machine(RuleBasedStateMachine):
 
     def model_end(self, job: Work, outcome: Outcome) -> None:
         asked, crashed = job.asked_to_stop, isinstance(outcome, Failed) and outcome.crashed
+        if not asked and is_interruption(outcome) and job.interruptions < INTERRUPTIONS:
+            job.interruptions += 1
+            job.max_attempts += 1
+            self.again(job, 0 if isinstance(outcome, Canceled) else BACKOFF[job.interruptions])
+            return
         job.crashes = job.crashes + 1 if crashed else 0
+        job.suspect = crashed
         match outcome:
             case Succeeded() | Skipped():
                 self.model.end(job, "succeeded")
@@ -262,10 +294,18 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def recover(self) -> None:
         over = [j for j in self.model.jobs.values() if j.lease is not None and j.lease <= self.model.now]
+        waited = [j for j in over if not (j.begun or j.key == "chain" or j.attempt >= j.max_attempts)]
+        back = [j for j in waited if not j.asked_to_stop]
         found = self.app.recover()
-        assert found.abandoned == len(over)
+        assert (found.abandoned, found.given_back) == (len(over) - len(back), len(back))
         assert found.total == len(over) + self.expired_reservations()
         for job in sorted(over, key=lambda job: job.id):
+            if job in back:
+                self.model.release(job, suspect=True)
+                continue
+            if job in waited:
+                self.model_end(job, Canceled("canceled on request"))
+                continue
             self.model_end(job, Failed("crash", crashed=True, delay=0))
             leaf = self.model.leaf(job)
             if leaf.waits == "time" and leaf.status == "queued":
@@ -446,7 +486,7 @@ class Machine(RuleBasedStateMachine):
             id: (
                 row.status, row.waits_for, row.attempt_no, row.max_attempts, row.priority, row.params, row.retry_of,
                 row.root_id, row.scheduled_for, row.slot, row.position if row.claimable else None,
-                row.run_id if row.status == "running" else None,
+                row.run_id if row.status == "running" else None, row.crashes, row.interruptions, row.suspect,
             )
             for id, row in self.rows().items()
         }  # fmt: skip
@@ -454,7 +494,7 @@ class Machine(RuleBasedStateMachine):
             job.id: (
                 job.status, job.waits, job.attempt, job.max_attempts, job.priority, job.params, job.retry_of, job.root,
                 job.due, job.slot and job.status in ("queued", "running"), job.position if job.claimable else None,
-                job.run if job.status == "running" else None,
+                job.run if job.status == "running" else None, job.crashes, job.interruptions, job.suspect,
             )
             for job in self.model.jobs.values()
         }  # fmt: skip

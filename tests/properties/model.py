@@ -8,6 +8,7 @@ from uuid import UUID
 
 ENDED = ("succeeded", "failed", "canceled", "dead_letter")
 LEASE = 30.0
+INTERRUPTIONS = 2
 
 
 @dataclass
@@ -32,6 +33,9 @@ class Work:
     lease: datetime | None = None
     asked_to_stop: bool = False
     crashes: int = 0
+    interruptions: int = 0
+    suspect: bool = False
+    begun: bool = True
     dedupe: str | None = None
     group: UUID | None = None
     place_in_group: int | None = None
@@ -137,10 +141,11 @@ class Model:
         return sorted(found, key=lambda job: job.order)
 
     def claim(self, job: Work, run: UUID) -> None:
-        job.status, job.run, job.attempt, job.has_run = "running", run, job.attempt + 1, True
+        job.status, job.run, job.attempt, job.has_run, job.begun = "running", run, job.attempt + 1, True, True
         job.lease = self.now + timedelta(seconds=LEASE)
 
-    def release(self, job: Work) -> None:
+    def release(self, job: Work, suspect: bool = False) -> None:
+        job.suspect = job.suspect or suspect
         job.status, job.attempt, job.run, job.lease = "queued", job.attempt - 1, None, None
         if job.key in self.paused or (job.key in self.limits and not job.slot):
             job.waits, job.slot = "limit", False
@@ -169,7 +174,7 @@ class Model:
         self.jobs[new_id] = Work(
             new_id, job.key, job.tenant, job.queue, job.priority, job.params, self.now,
             self.now + timedelta(seconds=wait), max_attempts=job.max_attempts, waits="time", attempt=job.attempt,
-            crashes=job.crashes, dedupe=job.dedupe, group=job.group, place_in_group=job.place_in_group, root=job.root,
+            crashes=job.crashes, interruptions=job.interruptions, suspect=job.suspect, dedupe=job.dedupe, group=job.group, place_in_group=job.place_in_group, root=job.root,
             retry_of=job.id,
         )  # fmt: skip
 
@@ -242,6 +247,7 @@ class Model:
         if new_id is not None:
             self.again(job, 0, job.error or "", new_id)
             job.status = "failed" if job.status == "failed" else job.status
-            self.jobs[new_id].waits, self.jobs[new_id].crashes = waits, 0
+            self.jobs[new_id].waits, self.jobs[new_id].crashes, self.jobs[new_id].interruptions = waits, 0, 0
             return
-        job.status, job.waits, job.due, job.asked_to_stop, job.crashes = "queued", waits, self.now, False, 0
+        job.status, job.waits, job.due, job.asked_to_stop = "queued", waits, self.now, False
+        job.crashes = job.interruptions = 0

@@ -13,12 +13,14 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from penstock import ManualClock, Penstock
+from penstock import Config, ManualClock, Penstock
 from penstock.store.database import Database, make_engine
 from penstock.store.schema import upgrade
 from penstock.store.tables import metadata
 from tests.properties.machine import Machine
+from tests.properties.model import INTERRUPTIONS
 
+CONFIG = Config(max_interruptions=INTERRUPTIONS)
 SOAK = os.environ.get("PENSTOCK_SOAK") == "1"
 PROFILE = settings(
     max_examples=1_500 if SOAK else 100,  # for each way
@@ -58,7 +60,7 @@ def do_not_sync(engine: sa.Engine) -> None:
 
 def by_url(engine: sa.Engine, clock: ManualClock) -> Penstock:
     """The same database as most users open it."""
-    app = Penstock(engine.url.render_as_string(hide_password=False), clock=clock)
+    app = Penstock(engine.url.render_as_string(hide_password=False), clock=clock, config=CONFIG)
     app.db.close()  # the connections made so far sync
     do_not_sync(app.db.engine)
     assert app.db.has_short_way
@@ -79,7 +81,7 @@ def test_the_engine_does_what_the_model_says(engine: sa.Engine, way: str) -> Non
     class OnThisDatabase(Machine):
         def fresh_app(self, clock: ManualClock) -> Penstock:
             empty(engine)
-            return by_url(engine, clock) if way == "url" else Penstock(engine, clock=clock)
+            return by_url(engine, clock) if way == "url" else Penstock(engine, clock=clock, config=CONFIG)
 
         def teardown(self) -> None:
             super().teardown()

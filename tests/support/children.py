@@ -57,6 +57,13 @@ class Child(Generic[T]):
             raise ChildFailed(told[1])
         return self._process.exitcode == -9
 
+    def ended_with(self, timeout: float = PATIENCE) -> int | None:
+        """Its exit code, whatever ended it."""
+        told = self._told(timeout)
+        if told is not None and not told[0]:
+            raise ChildFailed(told[1])
+        return self._process.exitcode
+
     def said(self, timeout: float = PATIENCE) -> Any:
         """The next thing the work said with `say`."""
         assert self._answers.poll(timeout), "the child said nothing in time"

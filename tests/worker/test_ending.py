@@ -28,8 +28,8 @@ def test_running_work_may_end_within_the_grace(app: Penstock) -> None:
     assert app.jobs.get(job.id).result == "done"
 
 
-def test_what_does_not_end_is_canceled_by_shutdown_and_tried_again(app: Penstock) -> None:
-    @app.job(key="endless", max_attempts=2)
+def test_what_does_not_end_is_canceled_by_shutdown_and_costs_no_attempt(app: Penstock) -> None:
+    @app.job(key="endless", max_attempts=1)
     def endless(ctx: Context) -> None:
         while not ctx.canceled():
             time.sleep(0.01)
@@ -39,10 +39,55 @@ def test_what_does_not_end_is_canceled_by_shutdown_and_tried_again(app: Penstock
     eventually(worker.flight.under_way)
     worker.stop(grace=0.1)
     after = app.jobs.get(job.id)
-    assert (after.status, after.attempt_no) == (JobStatus.QUEUED, 1)
+    assert (after.status, after.attempt_no, after.max_attempts) == (JobStatus.QUEUED, 1, 2)
     (run,) = app.jobs.runs(job.id)
     assert (run.status, run.error) == (RunStatus.CANCELED, "the worker was shut down")
     assert app.doctor().clean
+
+
+def test_within_the_grace_a_run_is_told_before_its_end(app: Penstock) -> None:
+    """So that a run that takes a second or two to stop has them, and the worker is gone when its grace is over."""
+    told: list[float] = []
+    stopping = 0.0
+
+    @app.job(key="endless")
+    def endless(ctx: Context) -> None:
+        while not ctx.canceled():
+            time.sleep(0.01)
+        told.append(time.monotonic() - stopping)
+
+    endless.enqueue()
+    worker = app.worker().start()
+    eventually(worker.flight.under_way)
+    stopping = time.monotonic()
+    worker.stop(grace=4)
+    assert told and told[0] >= 3.0, "it was told too early"
+    assert len(app.jobs.runs(app.jobs.list()[0].id)) == 1
+
+
+def test_a_stop_waits_for_nothing_longer_than_it_says(app: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The grace, a second for what was told to stop, three for the reports: no wait is beyond these."""
+    go, waits = threading.Event(), []
+
+    @app.job(key="deaf")
+    def deaf() -> None:
+        go.wait(60)
+
+    deaf.enqueue()
+    worker = app.worker(concurrency=1).start()
+    eventually(worker.flight.under_way)
+    real = worker._wait_for_runs
+
+    def noted(seconds: float, hurry: bool = True) -> None:
+        waits.append(seconds)
+        real(seconds, hurry)
+
+    monkeypatch.setattr(worker, "_wait_for_runs", noted)
+    try:
+        worker.stop(grace=0.4)
+    finally:
+        go.set()
+    assert sum(waits) == pytest.approx(1.4)
 
 
 def test_a_job_that_never_looks_is_left_behind_but_not_left_running(

@@ -9,7 +9,10 @@ from penstock.cli._show import print_facts, print_json
 
 
 def recover(as_json: AsJson = False, database_url: DatabaseUrl = None) -> None:
-    """Mend what a crash left behind. Workers do it by themselves; doing it again changes nothing."""
+    """Repair what a crash left behind, and remove runs without a job. Doing it again changes nothing.
+
+    Workers repair by themselves when they start, but only this command looks for runs without a job.
+    """
     with open_app(database_url) as app:
         mended = app.recover()
     if as_json:

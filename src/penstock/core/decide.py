@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any
 
 from penstock.core.errors import InvalidInput
 from penstock.core.outcomes import NOTHING, Canceled, Evidence, Failed, Outcome, Skipped, Snoozed, Succeeded, TimedOut
 from penstock.core.status import JobStatus, RetryMode, RunStatus
 
-MAX_CRASHES = 3
 MAX_DELAY = 365 * 86400.0
 MAX_FACTOR = 100.0
 
@@ -59,6 +59,16 @@ class RetryPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """How much an installation puts up with from one job. `Config` sets both."""
+
+    max_crashes: int = 3
+    """So many deaths of its worker in a row, while the job was under way, make the job a dead letter."""
+    max_interruptions: int = 10
+    """So many attempts of one job are given back that ended through no fault of its own. Later ones count."""
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """The facts of the job that a decision needs, read under the lock that the decision is written under."""
 
@@ -68,6 +78,12 @@ class Attempt:
     policy: RetryPolicy = RetryPolicy()
     cancel_requested: bool = False
     crashes: int = 0
+    interruptions: int = 0
+    limits: Limits = Limits()
+
+    @property
+    def may_be_given_back(self) -> bool:
+        return self.interruptions < self.limits.max_interruptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +97,10 @@ class Resolution:
     chain: bool = False
     extra_attempts: int = 0
     crashed: bool = False
+    suspect: bool = False
+    """Whether the job is to run apart next time."""
+    interrupted: bool = False
+    """Whether the attempt was given back. What is known of the job's crashes stays as it is."""
     result: Any = None
     evidence: Evidence = NOTHING
 
@@ -101,25 +121,72 @@ def decide(attempt: Attempt, outcome: Outcome, rng: Callable[[], float] = random
             return _again(attempt, RunStatus.SKIPPED, why, wait, evidence, extra_attempts=1)
         case Canceled(reason, by_shutdown, evidence):
             if by_shutdown and not attempt.cancel_requested:
-                return _retry_or_bury(attempt, RunStatus.CANCELED, reason, evidence, rng, delay=0.0)
+                return _give_back_or_retry(attempt, RunStatus.CANCELED, reason, evidence, rng, delay=0.0)
             return Resolution(RunStatus.CANCELED, JobStatus.CANCELED, error=reason, evidence=evidence)
         case TimedOut(error, evidence):
             return _retry_or_bury(attempt, RunStatus.TIMEOUT, error, evidence, rng)
-        case Failed(error, fatal, delay, crashed, evidence):
+        case Failed(error, fatal, delay, crashed, evidence, blameless, suspect):
             if fatal and not attempt.cancel_requested:
                 return Resolution(RunStatus.FAILED, JobStatus.DEAD_LETTER, error=error, evidence=evidence)
-            if crashed and attempt.crashes + 1 >= MAX_CRASHES and not attempt.cancel_requested:
+            if blameless:
+                return _give_back_or_retry(attempt, RunStatus.FAILED, error, evidence, rng, delay=delay)
+            if crashed and attempt.crashes + 1 >= attempt.limits.max_crashes and not attempt.cancel_requested:
                 why = f"poison: its worker died {attempt.crashes + 1} times while running it; last: {error}"
-                return Resolution(RunStatus.FAILED, JobStatus.DEAD_LETTER, error=why, crashed=True, evidence=evidence)
-            return _retry_or_bury(attempt, RunStatus.FAILED, error, evidence, rng, delay=delay, crashed=crashed)
+                return Resolution(
+                    RunStatus.FAILED, JobStatus.DEAD_LETTER, error=why, crashed=True, suspect=True, evidence=evidence
+                )
+            again = _retry_or_bury(attempt, RunStatus.FAILED, error, evidence, rng, delay=delay, crashed=crashed)
+            return replace(again, suspect=True) if suspect or crashed else again
     raise TypeError(
         f"{outcome!r} is not an outcome; expected Succeeded, Failed, TimedOut, Canceled, Skipped or Snoozed"
     )
 
 
+class Lost(StrEnum):
+    """What is known of a run whose worker vanished."""
+
+    UNTOUCHED = "untouched"
+    """It had not begun: the claim is given back as if it had never been."""
+    DOUBTFUL = "doubtful"
+    """Nobody can tell. It is given back and charged with nothing, but it runs apart next time, where all can be told."""
+    UNDER_WAY = "under way"
+    """It had begun and not ended, so it may be what killed the worker: a failed run, and a crash."""
+    UNREPORTED = "unreported"
+    """It had ended, and the worker died before it said so: a failed run, but no crash. It runs apart next time, so that nobody
+    else's crash can cost it a second attempt."""
+
+
+def lost_run(marked: bool, has_begun: bool | None, has_ended: bool, last_chance: bool) -> Lost:
+    """What a run was when its worker vanished: `marked` as begun in the database, and by what the worker's process left behind
+    (`has_begun` is None if that cannot be read). With `last_chance`, in chain mode or on its last attempt, a run that may have
+    begun counts as begun: it must not run once more than it may."""
+    if has_ended:
+        return Lost.UNREPORTED
+    if marked or has_begun:
+        return Lost.UNDER_WAY
+    if has_begun is None:
+        return Lost.UNDER_WAY if last_chance else Lost.DOUBTFUL
+    return Lost.UNTOUCHED
+
+
 def _bounded(seconds: float) -> float:
     """What a job may ask for: from now to a year. Whatever it says (NaN too), its run must end."""
     return 0.0 if math.isnan(seconds) else min(max(seconds, 0.0), MAX_DELAY)
+
+
+def _give_back_or_retry(
+    attempt: Attempt,
+    run_status: RunStatus,
+    error: str,
+    evidence: Evidence,
+    rng: Callable[[], float],
+    delay: float | None = None,
+) -> Resolution:
+    """The attempt ended through no fault of the job: it does not count, unless that has happened too often."""
+    if attempt.cancel_requested or not attempt.may_be_given_back:
+        return _retry_or_bury(attempt, run_status, error, evidence, rng, delay=delay)
+    wait = attempt.policy.delay(attempt.interruptions + 1, rng) if delay is None else _bounded(delay)
+    return _again(attempt, run_status, error, wait, evidence, extra_attempts=1, interrupted=True)
 
 
 def _retry_or_bury(
@@ -147,6 +214,7 @@ def _again(
     evidence: Evidence,
     extra_attempts: int = 0,
     crashed: bool = False,
+    interrupted: bool = False,
 ) -> Resolution:
     chain = attempt.retry_mode is RetryMode.CHAIN
     return Resolution(
@@ -157,5 +225,6 @@ def _again(
         chain=chain,
         extra_attempts=extra_attempts,
         crashed=crashed,
+        interrupted=interrupted,
         evidence=evidence,
     )

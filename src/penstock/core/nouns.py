@@ -146,6 +146,9 @@ class Claim(NamedTuple):
     correlation_id: str | None = None
     timeout_seconds: int | None = None
     """What the definition said when the job was claimed; None for a job without a definition."""
+    suspicion: int = 0
+    """0 for most jobs. A job that was under way, or may have been, when its worker died is a suspect: 1, and 1 more for each
+    crash in a row that it was charged with. A worker runs a suspect apart from all other jobs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,13 +32,19 @@ class Succeeded:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The work failed. `fatal` means that trying again is of no use; `delay` overrides the backoff."""
+    """The work failed. `fatal` means that trying again is of no use; `delay` overrides the backoff.
+
+    `crashed` means that its worker died while the work was under way, `suspect` that it died before it had reported the end of it:
+    both run apart next time, and only the first is charged with a crash. `blameless` means that the fault was not the work's own
+    (the database was away, no process could be started): the attempt is given back, within a bound per job."""
 
     error: str
     fatal: bool = False
     delay: float | None = None
     crashed: bool = False
     evidence: Evidence = NOTHING
+    blameless: bool = False
+    suspect: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +57,8 @@ class TimedOut:
 
 @dataclass(frozen=True, slots=True)
 class Canceled:
-    """The work was stopped: on request (for good), or by the worker's shutdown (its retry policy applies)."""
+    """The work was stopped: on request (for good), or by the worker's shutdown (the attempt is given back, within a bound per
+    job)."""
 
     reason: str = "canceled"
     by_shutdown: bool = False

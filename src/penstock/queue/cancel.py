@@ -13,6 +13,8 @@ from penstock.store import claims, groups, jobs
 from penstock.store.database import Tx
 
 BY_HAND = "canceled on request"
+_FORGIVEN = {"crashes": 0, "interruptions": 0}
+"""Somebody has looked at the job. One that was under way in a crash stays a suspect until it has ended by itself."""
 
 
 def cancel(ground: Ground, tenant_id: UUID, job_id: UUID, reason: str = BY_HAND) -> Job:
@@ -60,7 +62,7 @@ def _retry_in(tx: Tx, tenant_id: UUID, job_id: UUID) -> Job:
         if job.max_attempts < allowed:
             jobs.change(tx, job_id, {"max_attempts": allowed})
         retry_id = claims.chain(tx, job_id, 0.0)
-        again = jobs.change(tx, retry_id, {"crashes": 0, "waits_for": waits_for})
+        again = jobs.change(tx, retry_id, {**_FORGIVEN, "waits_for": waits_for})
     else:
         values = {
             "status": JobStatus.QUEUED,
@@ -69,7 +71,7 @@ def _retry_in(tx: Tx, tenant_id: UUID, job_id: UUID) -> Job:
             "cancel_requested_at": None,
         }
         again = jobs.change(
-            tx, job_id, {**values, "scheduled_for": tx.now, "max_attempts": allowed, "crashes": 0, "result": None}
+            tx, job_id, {**values, **_FORGIVEN, "scheduled_for": tx.now, "max_attempts": allowed, "result": None}
         )
     assert again is not None
     tx.dialect.wake(tx.conn, [again.queue])

@@ -70,8 +70,11 @@ def make_ready(
     lease_seconds: float | None = None,
     pid: int | None = None,
     run_ids: Sequence[UUID] | None = None,
+    starting: int | None = None,
+    alone: bool = False,
 ) -> Ready:
-    """All of a claim that can be done before there is anything to claim. `claim` is this and the rest."""
+    """All of a claim that can be done before there is anything to claim. `claim` is this and the rest. A worker says how many
+    of them begin at once, and whether it has nothing else in hand."""
     check.text("worker", worker)
     check.integer("limit", limit, 0, MAX_BATCH)
     request = ClaimRequest(
@@ -82,6 +85,8 @@ def make_ready(
         keys=None if keys is None else tuple(keys),
         tenant_id=tenant_id,
         run_ids=tuple([new_id() for _ in range(limit)] if run_ids is None else run_ids),
+        starting=starting,
+        alone=alone,
     )
     return Ready(request, _rehearsed(ground, request))
 
@@ -154,14 +159,18 @@ def _lease(ground: Ground, given: float | None) -> float:
 
 
 def heartbeat(
-    ground: Ground, held: Sequence[Claim], lease_seconds: float | None = None
+    ground: Ground,
+    held: Sequence[Claim],
+    lease_seconds: float | None = None,
+    begun: Sequence[bool] | None = None,
 ) -> tuple[list[Claim], list[Claim]]:
-    """Extend the leases. Answers (claims that are no longer ours, claims whose job was asked to stop)."""
+    """Extend the leases, and note which runs have begun: all of them unless told. Return the claims that are no longer ours,
+    and those whose job was asked to stop."""
     if not held:
         return [], []
     pairs = [(claim.job_id, claim.run_id) for claim in held]
     lease = _lease(ground, lease_seconds)
-    kept, asked = ground.db.transact(lambda tx: claims.heartbeat(tx, pairs, lease), retry_disconnects=True)
+    kept, asked = ground.db.transact(lambda tx: claims.heartbeat(tx, pairs, lease, begun), retry_disconnects=True)
     return [c for c in held if c.job_id not in kept], [c for c in held if c.job_id in asked]
 
 
@@ -171,14 +180,17 @@ def release(ground: Ground, unstarted: Sequence[Claim]) -> int:
     if not unstarted:
         return 0
     pairs = [(claim.job_id, claim.run_id) for claim in unstarted]
+    return ground.db.transact(lambda tx: release_in(ground, tx, pairs, unstarted[0].worker_id))
 
-    def work(tx: Tx) -> int:
-        returned = claims.release(tx, pairs)
-        if returned < len(pairs):
-            stopped = [
-                (job_id, run_id, Canceled("canceled on request")) for job_id, run_id in claims.asked_to_stop(tx, pairs)
-            ]
-            close_in(ground, tx, stopped, unstarted[0].worker_id)
-        return returned
 
-    return ground.db.transact(work)
+def release_in(
+    ground: Ground, tx: Tx, pairs: Sequence[tuple[UUID, UUID]], worker: str, *, suspects: bool = False
+) -> int:
+    """The same in a transaction under way, by the ids of job and run."""
+    returned = claims.release(tx, pairs, suspects=suspects)
+    if returned < len(pairs):
+        stopped = [
+            (job_id, run_id, Canceled("canceled on request")) for job_id, run_id in claims.asked_to_stop(tx, pairs)
+        ]
+        close_in(ground, tx, stopped, worker)
+    return returned

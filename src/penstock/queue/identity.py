@@ -24,17 +24,26 @@ def is_dead(identity: str) -> bool:
     """Known to be gone: a process of this machine, this boot and this pid namespace that is there no more.
 
     Anything else (another host, another container, a name we did not make) is not known, and so is not dead."""
+    named = _of_this_boot(identity)
+    return named is not None and _start_of(named[0]) != named[1]
+
+
+def is_of_this_boot(identity: str) -> bool:
+    """Whether it names a process of this machine, this boot and this pid namespace, living or not."""
+    return _of_this_boot(identity) is not None
+
+
+def _of_this_boot(identity: str) -> tuple[int, bytes] | None:
+    """The pid, and which life of it; None if it is not of here, or not known to be."""
     host, _, rest = identity.partition(":")
     pid_text, _, uuid_text = rest.partition(":")
     if host != socket.gethostname() or not pid_text.isdigit():
-        return False
+        return None
     try:
         made = UUID(uuid_text).bytes
     except ValueError:
-        return False
-    if made[:8] != _where():
-        return False
-    return _start_of(int(pid_text)) != made[8:]
+        return None
+    return (int(pid_text), made[8:]) if made[:8] == _where() else None
 
 
 def _where() -> bytes:

@@ -105,7 +105,7 @@ def close_in(ground: Ground, tx: Tx, reports: Sequence[Report], worker: str = ""
     successes = None if tx.dialect.many_writers else _successes(reports)
     if successes:
         reports = _left_of(reports, claims.close_successes(tx, successes, shard_of(worker)))
-    closings = _decide(tx, reports)
+    closings = _decide(ground, tx, reports)
     closed = claims.close(tx, closings, shard_of(worker)) if closings else []
     moved = [done for done in closed if done.group_id is not None or done.hooked]
     if moved:
@@ -129,11 +129,11 @@ def _tell(ground: Ground, tx: Tx, moved: Sequence[Closed], resolutions: Mapping[
         ground.outbox(tx, ended)
 
 
-def _decide(tx: Tx, reports: Sequence[Report]) -> list[Closing]:
+def _decide(ground: Ground, tx: Tx, reports: Sequence[Report]) -> list[Closing]:
     """Success needs no facts. Everything else is decided on the job as it is now, under lock; what is no longer ours
     is left out."""
     unsure = [report for report in reports if not isinstance(report[2], Succeeded | Skipped)]
-    decided = _decide_on_facts(tx, unsure) if unsure else {}
+    decided = _decide_on_facts(ground, tx, unsure) if unsure else {}
     closings = []
     for job_id, run_id, outcome in reports:
         if isinstance(outcome, Succeeded) and outcome.result is None and outcome.evidence is NOTHING:
@@ -145,7 +145,7 @@ def _decide(tx: Tx, reports: Sequence[Report]) -> list[Closing]:
     return closings
 
 
-def _decide_on_facts(tx: Tx, reports: Sequence[Report]) -> dict[UUID, Resolution]:
+def _decide_on_facts(ground: Ground, tx: Tx, reports: Sequence[Report]) -> dict[UUID, Resolution]:
     facts = claims.attempts(tx, [(job_id, run_id) for job_id, run_id, _ in reports])
     policies = claims.policies(tx, {definition_id for _, definition_id in facts.values() if definition_id})
     resolutions = {}
@@ -153,7 +153,8 @@ def _decide_on_facts(tx: Tx, reports: Sequence[Report]) -> dict[UUID, Resolution
         if run_id in facts:
             attempt, definition_id = facts[run_id]
             stored = policies.get(definition_id) if definition_id else None
-            resolutions[run_id] = decide(replace(attempt, policy=RetryPolicy.from_dict(stored)), outcome)
+            policy = RetryPolicy.from_dict(stored)
+            resolutions[run_id] = decide(replace(attempt, policy=policy, limits=ground.config.limits), outcome)
     return resolutions
 
 

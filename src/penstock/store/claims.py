@@ -72,6 +72,7 @@ def held(tx: Tx, run_ids: Sequence[UUID]) -> list[Claim]:
                 "key": row["definition_key"],
                 "tenant_slug": row["slug"],
                 "started_at": row["run_started"],
+                "suspicion": row["crashes"] + 1 if row["suspect"] else 0,
             },
             row["claimed_by"],
         )
@@ -79,9 +80,13 @@ def held(tx: Tx, run_ids: Sequence[UUID]) -> list[Claim]:
     ]
 
 
-def heartbeat(tx: Tx, pairs: Sequence[tuple[UUID, UUID]], lease_seconds: float) -> tuple[set[UUID], set[UUID]]:
-    """Extend the leases of (job, run) pairs that are still ours. Answers (jobs still held, jobs asked to stop)."""
-    extended = tx.dialect.heartbeat(tx.conn, tx.moment, pairs, lease_seconds)
+def heartbeat(
+    tx: Tx, pairs: Sequence[tuple[UUID, UUID]], lease_seconds: float, begun: Sequence[bool] | None = None
+) -> tuple[set[UUID], set[UUID]]:
+    """Extend the leases of (job, run) pairs that are still ours, and note which of them have begun: all unless told. Return
+    the jobs that are still held, and those that were asked to stop."""
+    known = [True] * len(pairs) if begun is None else begun
+    extended = tx.dialect.heartbeat(tx.conn, tx.moment, pairs, lease_seconds, known)
     kept = {job_id for job_id, _ in extended}
     asked = {job_id for job_id, cancel in extended if cancel}
     missing = [run_id for job_id, run_id in pairs if job_id not in kept]
@@ -98,7 +103,7 @@ def attempts(tx: Tx, pairs: Sequence[tuple[UUID, UUID]]) -> dict[UUID, tuple[Att
     query = (
         select(
             jobs.c.run_id, jobs.c.attempt_no, jobs.c.max_attempts, jobs.c.retry_mode, jobs.c.crashes,
-            jobs.c.cancel_requested_at, jobs.c.definition_id,
+            jobs.c.cancel_requested_at, jobs.c.definition_id, jobs.c.interruptions,
         )
         .where(jobs.c.id.in_([job_id for job_id, _ in pairs]), in_status(JobStatus.RUNNING))
         .order_by(jobs.c.id)
@@ -113,6 +118,7 @@ def attempts(tx: Tx, pairs: Sequence[tuple[UUID, UUID]]) -> dict[UUID, tuple[Att
                 RetryMode(row.retry_mode),
                 cancel_requested=row.cancel_requested_at is not None,
                 crashes=row.crashes,
+                interruptions=row.interruptions,
             ),
             row.definition_id,
         )
@@ -146,7 +152,7 @@ def chain(tx: Tx, job_id: UUID, delay: float) -> UUID:
     copied = (
         "tenant_id", "definition_id", "definition_key", "queue", "priority", "params", "source", "source_ref", "dedupe_key",
         "correlation_id", "attempt_no", "max_attempts", "retry_mode", "root_id", "group_id", "group_position", "trigger_id",
-        "tick_at", "created_by", "trace", "crashes",
+        "tick_at", "created_by", "trace", "crashes", "interruptions", "suspect",
     )  # fmt: skip
     ours: dict[str, Any] = {
         "id": literal(retry_id, jobs.c.id.type),
@@ -167,9 +173,10 @@ def chain(tx: Tx, job_id: UUID, delay: float) -> UUID:
     return retry_id
 
 
-def release(tx: Tx, pairs: Sequence[tuple[UUID, UUID]]) -> int:
+def release(tx: Tx, pairs: Sequence[tuple[UUID, UUID]], *, suspects: bool = False) -> int:
     """Give claims that were never started back untouched: the run is as if it had not been, the place is kept. One whose
-    definition was paused or limited meanwhile goes behind that limit instead; one that was asked to stop is left."""
+    definition was paused or limited meanwhile goes behind that limit instead; one that was asked to stop is left.
+    `suspects` are claims of a worker that died, of which nobody can tell whether they had begun."""
     limited = or_(
         select(definitions.c.id)
         .where(
@@ -181,35 +188,31 @@ def release(tx: Tx, pairs: Sequence[tuple[UUID, UUID]]) -> int:
         .where(tenants.c.id == jobs.c.tenant_id, tenants.c.max_running.is_not(None), ~jobs.c.slot)
         .exists(),
     )
-    returned = 0
-    for job_id, run_id in pairs:
-        given = tx.count(
-            update(jobs)
-            .where(
-                jobs.c.id == job_id,
-                jobs.c.run_id == run_id,
-                in_status(JobStatus.RUNNING),
-                jobs.c.cancel_requested_at.is_(None),
-            )
-            .values(
-                status=JobStatus.QUEUED,
-                claimable=~limited,
-                waits_for=case((limited, WaitsFor.LIMIT)),
-                slot=and_(jobs.c.slot, ~limited),
-                attempt_no=jobs.c.attempt_no - 1,
-                started_at=case((jobs.c.attempt_no > 1, jobs.c.started_at)),
-                run_id=None,
-                claimed_by=None,
-                lease_expires_at=None,
-            )
-        )
-        if given:
-            tx.run(delete(runs).where(runs.c.job_id == job_id, runs.c.id == run_id, run_in_status(RunStatus.RUNNING)))
-            returned += 1
+    given = update(jobs).where(
+        jobs.c.id.in_([job_id for job_id, _ in pairs]),
+        jobs.c.run_id.in_([run_id for _, run_id in pairs]),  # a run is of one job
+        in_status(JobStatus.RUNNING),
+        jobs.c.cancel_requested_at.is_(None),
+    )
+    values: dict[str, Any] = {
+        "status": JobStatus.QUEUED,
+        "claimable": ~limited,
+        "waits_for": case((limited, WaitsFor.LIMIT)),
+        "slot": and_(jobs.c.slot, ~limited),
+        "attempt_no": jobs.c.attempt_no - 1,
+        "started_at": case((jobs.c.attempt_no > 1, jobs.c.started_at)),
+        "run_id": None,
+        "claimed_by": None,
+        "lease_expires_at": None,
+    }
+    if suspects:
+        values["suspect"] = True
+    returned = tx.rows(given.values(**values).returning(jobs.c.id, jobs.c.queue, jobs.c.claimable))
     if returned:
-        back = select(jobs.c.queue).where(jobs.c.id.in_([job_id for job_id, _ in pairs]), jobs.c.claimable).distinct()
-        tx.dialect.wake(tx.conn, [row.queue for row in tx.rows(back)])
-    return returned
+        mine = and_(runs.c.job_id.in_([row.id for row in returned]), runs.c.id.in_([run_id for _, run_id in pairs]))
+        tx.run(delete(runs).where(mine, run_in_status(RunStatus.RUNNING)))
+        tx.dialect.wake(tx.conn, [row.queue for row in returned if row.claimable])
+    return len(returned)
 
 
 def asked_to_stop(tx: Tx, pairs: Sequence[tuple[UUID, UUID]]) -> list[tuple[UUID, UUID]]:

@@ -82,6 +82,11 @@ class ClaimRequest:
     open: tuple[str, ...] = ()
     """Of its queues those that the gate says are open."""
     heed_reservations: bool = True
+    starting: int | None = None
+    """How many of them begin at once; the others wait in a buffer. With a number the claim ends with the first suspect that it
+    meets. None for a caller that begins with all of them, suspects too."""
+    alone: bool = False
+    """Whether the worker has nothing else in hand, so that a suspect that comes first begins at once."""
 
     @property
     def limit(self) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import and_, insert, or_, select, text, update
+from sqlalchemy import and_, delete, insert, or_, select, text, update
 
 from penstock.core.ids import new_id
 from penstock.core.status import JobStatus, RetryMode, RunStatus
@@ -14,10 +14,12 @@ from penstock.store.database import Tx
 from penstock.store.tables import in_status, jobs, run_in_status, runs, workers
 
 BATCH = 500
+SCANNED = 5000
+"""How many runs one step of the search for orphans looks at."""
 
 
 def abandoned(tx: Tx, is_dead: Callable[[str], bool] | None = None) -> list[Any]:
-    """Running jobs whose lease is over, or whose worker is known to be dead: (id, run_id, claimed_by, over)."""
+    """Running jobs whose lease is over, or whose worker is known to be dead, with what is known of their runs."""
     over = jobs.c.lease_expires_at <= tx.lease_now
     lost = over
     if is_dead is not None:
@@ -25,11 +27,14 @@ def abandoned(tx: Tx, is_dead: Callable[[str], bool] | None = None) -> list[Any]
         holders = tx.rows(select(jobs.c.claimed_by).where(in_status(JobStatus.RUNNING)).distinct())
         lost = or_(over, jobs.c.claimed_by.in_([row.claimed_by for row in holders if is_dead(row.claimed_by)]))
     query = (
-        select(jobs.c.id, jobs.c.run_id, jobs.c.claimed_by, over.label("over"))
+        select(
+            jobs.c.id, jobs.c.run_id, jobs.c.claimed_by, over.label("over"), jobs.c.begun, jobs.c.retry_mode, jobs.c.attempt_no,
+            jobs.c.max_attempts,
+        )
         .where(in_status(JobStatus.RUNNING), lost)
         .order_by(jobs.c.id)
         .limit(BATCH)
-    )
+    )  # fmt: skip
     return list(tx.rows(query.with_for_update(**tx.dialect.skip_locked)))
 
 
@@ -102,6 +107,19 @@ def close_stray_runs(tx: Tx) -> int:
             error="crash recovery: its job had moved on",
         )
     )
+
+
+def remove_orphan_runs(tx: Tx, after: UUID) -> tuple[int, UUID | None]:
+    """Remove the runs without a job (seed 004 §5.2) among the next `SCANNED` runs after a job's id. Return how many there were,
+    and the job id to go on from; None at the end."""
+    _by_index(tx)
+    page = tx.rows(select(runs.c.job_id).where(runs.c.job_id > after).order_by(runs.c.job_id).limit(SCANNED))
+    if not page:
+        return 0, None
+    last = page[-1].job_id
+    orphan = ~select(jobs.c.id).where(jobs.c.id == runs.c.job_id).exists()
+    removed = tx.count(delete(runs).where(runs.c.job_id > after, runs.c.job_id <= last, orphan))
+    return removed, last
 
 
 def failed_without_retry(tx: Tx) -> list[UUID]:

@@ -11,7 +11,8 @@ from typing import Any
 
 import structlog
 
-from penstock.core.outcomes import Failed, Outcome, Skipped, Snoozed, Succeeded
+from penstock.core.outcomes import Canceled, Failed, Outcome, Skipped, Snoozed, Succeeded
+from penstock.queue.begun import BegunFile
 from penstock.run.context import Runner
 from penstock.store import failpoints
 from penstock.worker.control import RunControl
@@ -23,9 +24,13 @@ _log: Any = structlog.get_logger("penstock.worker")
 class Executors:
     """As many threads as runs may be under way."""
 
-    def __init__(self, flight: Flight, runners: Mapping[str, Runner], concurrency: int) -> None:
+    def __init__(
+        self, flight: Flight, runners: Mapping[str, Runner], concurrency: int, begun: BegunFile, lease_seconds: float
+    ) -> None:
         self._flight = flight
         self._runners = runners
+        self._begun = begun
+        self._lease_seconds = lease_seconds
         self._threads = [
             threading.Thread(target=self._work, name=f"penstock-run-{number}", daemon=True)
             for number in range(concurrency)
@@ -48,17 +53,38 @@ class Executors:
         return not any(thread.is_alive() for thread in self._threads)
 
     def _work(self) -> None:
-        ready, inbox = self._flight.ready, self._flight.inbox
+        place = self._begun.place()
+        try:
+            self._work_at(place)
+        finally:
+            self._begun.leave(place)
+
+    def _work_at(self, place: int | None) -> None:
+        ready, inbox, begun = self._flight.ready, self._flight.inbox, self._begun
         while True:
             control = ready.get()
             if control is None:
                 return
-            try:
-                outcome = execute(control, self._runners)
-            except BaseException as error:  # the run is over whatever happened, and this thread is needed for the next
-                outcome = Failed(f"the worker failed to end it: {type(error).__name__}: {error}")
+            if self._is_too_late_for(control):
+                outcome: Outcome | None = Canceled(control.reason, by_shutdown=control.by_shutdown)
+            else:
+                begun.began(place, control.claim.run_id)
+                try:
+                    outcome = execute(control, self._runners)
+                except (
+                    BaseException
+                ) as error:  # the run is over whatever happened, and this thread is needed for the next
+                    outcome = Failed(f"the worker failed to end it: {type(error).__name__}: {error}")
+                begun.ended(place, control.claim.run_id)
             if control.end(outcome):
                 inbox.put(control)
+
+    def _is_too_late_for(self, control: RunControl) -> bool:
+        """Whether a claim that waited in the buffer must not begin: it was told to stop, or its lease may be over, as after a
+        suspended machine wakes up, and then somebody else may have it."""
+        if time.monotonic() - control.renewed_at > self._lease_seconds * 0.85:
+            control.cancel("its lease could not be renewed before it began", by_shutdown=True)
+        return control.canceled.is_set()
 
 
 def execute(control: RunControl, runners: Mapping[str, Runner]) -> Outcome | None:

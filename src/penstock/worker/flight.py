@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable
 from queue import Empty, SimpleQueue
 
@@ -16,6 +17,8 @@ class Flight:
 
     def __init__(self) -> None:
         self.runs: set[RunControl] = set()
+        self.suspects: deque[RunControl] = deque()
+        """Claims that may begin only when nothing else is in our hands."""
         self._expected = 0
         self._arrived = 0
         self._boarding = threading.Lock()
@@ -41,9 +44,15 @@ class Flight:
     def board(self, controls: list[RunControl], instead_of: int) -> None:
         """The runs of claims that were expected."""
         self.runs.update(controls)
+        suspect = (
+            controls.pop() if controls and controls[-1].claim.suspicion else None
+        )  # a claim ends with the first it meets
         put = self.ready.put
         for control in controls:
             put(control)
+        if suspect is not None:
+            self.suspects.append(suspect)
+            self.wake()
         with self._boarding:
             self._arrived += instead_of
 
@@ -57,7 +66,10 @@ class Flight:
     def return_to_buffer(self, controls: Iterable[RunControl]) -> None:
         """They were taken out of the buffer by `unstarted`, and stay ours after all."""
         for control in controls:
-            self.ready.put(control)
+            if control.claim.suspicion:
+                self.suspects.append(control)
+            else:
+                self.ready.put(control)
 
     def wake(self) -> None:
         self.inbox.put(None)
@@ -93,4 +105,6 @@ class Flight:
                 taken.append(control)
         for _ in range(ends):  # executors that were told to end still are to
             self.ready.put(None)
+        while self.suspects:
+            taken.append(self.suspects.popleft())
         return taken

@@ -47,7 +47,8 @@ class Heartbeater(Service):
     def extend(self, held: list[RunControl]) -> None:
         """Extend these leases; those that are gone, and those asked to stop, are told so."""
         asked_at = time.monotonic()
-        gone, asked = heartbeat(self._ground, [control.claim for control in held], self.lease_seconds)
+        begun = [control.started_at is not None for control in held]
+        gone, asked = heartbeat(self._ground, [control.claim for control in held], self.lease_seconds, begun)
         lost, stop = {claim.run_id for claim in gone}, {claim.run_id for claim in asked}
         for control in held:
             run_id = control.claim.run_id

@@ -16,6 +16,7 @@ from penstock.queue.claim import Ready, claim_ready, make_ready, release
 from penstock.queue.ground import Ground
 from penstock.store.hot import NOTHING_TAKEN, Taken
 from penstock.store.wake import seconds_to_next_due
+from penstock.worker.apart import Apart
 from penstock.worker.boarding import Boarding
 from penstock.worker.completer import OUTAGE, Completer
 from penstock.worker.control import RunControl
@@ -84,6 +85,9 @@ class Pump(Service):
         self._looked_ahead_at = 0.0
         self._pid = os.getpid()
         self._ready: Ready | None = None
+        self._apart = Apart(ground, flight, offer.lease_seconds)
+        self._busy = 0
+        """How many runs were in our hands that had not ended, when room was last looked for."""
 
     def close_intake(self) -> None:
         """Claim nothing more, and give back what was not started; go on reporting."""
@@ -104,8 +108,11 @@ class Pump(Service):
             self._exchange(room)
         if self._closed:
             self.give_back()
-        else:
-            self._release_stale()
+            return
+        self._release_stale()
+        waiting = len(self._flight.suspects)
+        if waiting:
+            self._apart.step(self._flight.held - waiting - len(self._finished) - self._completer.pending)
 
     def _gather(self) -> None:
         """Wait for something to happen, then take everything that has."""
@@ -170,10 +177,10 @@ class Pump(Service):
             self._finished.append(message)
 
     def _room(self) -> int:
-        if self._closed:
+        self._busy = self._flight.held - len(self._finished) - self._completer.pending
+        if self._closed or self._apart.closed:
             return 0
-        held = self._flight.held - len(self._finished) - self._completer.pending
-        room = self.pace.capacity - held
+        room = self.pace.capacity - self._busy
         if room < self.pace.ahead // 2:
             return 0  # a buffer that is more than half full is not worth a claim
         return max(0, min(room, self._asking))
@@ -217,13 +224,16 @@ class Pump(Service):
 
     def _claim(self, room: int, reports: Sequence[tuple[UUID, UUID, Outcome]], lost: set[UUID]) -> Taken:
         ready, self._ready = self._be_ready(room), None
-        return claim_ready(self._ground, ready, reports, lost)
+        taken = claim_ready(self._ground, ready, reports, lost)
+        self._apart.claimed(ready.request.alone and taken.number == 1)
+        return taken
 
     def _be_ready(self, room: int) -> Ready:
         """The next claim, made ready while there is time for it."""
-        ready = self._ready
-        if ready is None or ready.request.limit != room:
-            offer = self._offer
+        ready, offer = self._ready, self._offer
+        starting, alone = max(0, offer.concurrency - self._busy), not self._busy
+        wanted = (room, starting, alone)
+        if ready is None or (ready.request.limit, ready.request.starting, ready.request.alone) != wanted:
             ready = self._ready = make_ready(
                 self._ground,
                 offer.worker_id,
@@ -232,6 +242,8 @@ class Pump(Service):
                 keys=offer.keys,
                 lease_seconds=offer.lease_seconds,
                 pid=self._pid,
+                starting=starting,
+                alone=alone,
             )
         return ready
 

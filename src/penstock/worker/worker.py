@@ -19,6 +19,7 @@ import structlog
 from penstock.core import check
 from penstock.core.errors import InvalidInput, PenstockError
 from penstock.core.outcomes import Canceled
+from penstock.queue.begun import begun_file, sweep
 from penstock.queue.ground import Ground
 from penstock.queue.identity import process_identity
 from penstock.queue.recover import recover
@@ -36,8 +37,13 @@ from penstock.worker.service import Service, patiently
 from penstock.worker.utc_logs import stamp_in_utc
 from penstock.worker.waker import Hearing, Waker
 
-STOP_SECONDS = 5.0
-"""How long a run that was told to stop may take to do so before the worker goes without it."""
+NOTICE_SECONDS = 4.0
+"""How long before the end of the grace, at most, what still runs is told to stop. A quarter of a short grace."""
+STOP_SECONDS = 1.0
+"""How long after the grace a run that was told to stop may take to do so before the worker goes without it."""
+REPORT_SECONDS = 3.0
+"""How long the worker then tries to report what ended. It takes milliseconds where the database answers. The grace and both of
+these together are the most that a stop takes."""
 
 SHUTDOWN = "the worker was shut down"
 OWN_CONNECTIONS = 3
@@ -115,6 +121,7 @@ class Worker:
         ground = replace(self._ground, db=self._db)
         self._wire(ground)
         patiently(lambda: recover(ground))
+        sweep()
         patiently(self.presence.step)
         self._executors.start()
         for service in self._services:
@@ -131,7 +138,8 @@ class Worker:
         boarding = Boarding(ground, self._ground, flight, self._reporter, self._heartbeater, offer.concurrency)
         self.pump = Pump(ground, offer, flight, boarding, completer, self._hearing)
         self.presence = Presence(ground, offer, flight, os.getpid(), self._metadata)
-        self._executors = Executors(flight, self._by_key, offer.concurrency)
+        begun = begun_file(offer.worker_id)
+        self._executors = Executors(flight, self._by_key, offer.concurrency, begun, offer.lease_seconds)
         self._services: list[Service] = [
             self._heartbeater,
             Guard(flight, offer.lease_seconds, one_writer=ground.db.name == "sqlite"),
@@ -165,7 +173,8 @@ class Worker:
 
     def stop(self, grace: float | None = None) -> None:
         """Stop claiming, give back what was not started, let running work end within `grace` seconds, stop the rest.
-        Returns when it is done."""
+        Returns when it is done: about a second after the grace at most, four if the database does not answer. What was
+        stopped costs the job no attempt."""
         if grace is not None:
             self.grace = grace
         self.ask_to_stop()
@@ -183,12 +192,14 @@ class Worker:
         self._log("worker_stopping", running=len(self.flight.under_way()), grace=self.grace)
         self.pump.close_intake()
         self._executors.stop()
-        self._wait_for_runs(self.grace)
+        notice = min(NOTICE_SECONDS, self.grace / 4)
+        self._wait_for_runs(self.grace - notice)
         for control in self.flight.under_way():
             control.cancel(SHUTDOWN, by_shutdown=True)
+        self._wait_for_runs(notice)
         self._wait_for_runs(STOP_SECONDS, hurry=False)
         self._abandon()
-        self._end_services()
+        self._end_services(time.monotonic() + REPORT_SECONDS)
         self._over.set()
         self._log("worker_stopped")
 
@@ -207,14 +218,14 @@ class Worker:
                 self._log("run_abandoned", **control.labels)
                 self.flight.inbox.put(control)
 
-    def _end_services(self) -> None:
+    def _end_services(self, until: float) -> None:
         self.pump.stop()
-        self.pump.join(STOP_SECONDS)
-        self.pump.drain(time.monotonic() + STOP_SECONDS)
+        self.pump.join(until - time.monotonic())
+        self.pump.drain(until)
         for service in self._services:
             service.stop()
         for service in self._services:
-            service.join(STOP_SECONDS)
+            service.join(max(0.05, until - time.monotonic()))
         self._hearing.close()
         for runner in self._runners:
             runner.close()

@@ -121,8 +121,15 @@ class Dialect(Protocol):
         ...
 
     def heartbeat(
-        self, conn: Connection, moment: datetime | None, pairs: Sequence[tuple[UUID, UUID]], lease_seconds: float
-    ) -> Sequence[tuple[UUID, bool]]: ...
+        self,
+        conn: Connection,
+        moment: datetime | None,
+        pairs: Sequence[tuple[UUID, UUID]],
+        lease_seconds: float,
+        begun: Sequence[bool],
+    ) -> Sequence[tuple[UUID, bool]]:
+        """Extend the leases, and note which of these runs have begun."""
+        ...
 
     def close(
         self, conn: Connection, moment: datetime | None, closings: Sequence[Closing], shard: int

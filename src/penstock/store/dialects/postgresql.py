@@ -205,10 +205,15 @@ class PostgresDialect:
         return _gate(entered), Taken(claims.ntuples, lambda: _claims_in(claims, rehearsed.request))
 
     def heartbeat(
-        self, conn: Connection, moment: datetime | None, pairs: Sequence[tuple[UUID, UUID]], lease_seconds: float
+        self,
+        conn: Connection,
+        moment: datetime | None,
+        pairs: Sequence[tuple[UUID, UUID]],
+        lease_seconds: float,
+        begun: Sequence[bool],
     ) -> Sequence[tuple[UUID, bool]]:
         params = {
-            "lease": lease_seconds,
+            "lease": lease_seconds, "begun": "{" + ",".join(["t" if each else "f" for each in begun]) + "}",
             "job_ids": _array(job_id for job_id, _ in pairs), "run_ids": _array(run_id for _, run_id in pairs),
         }  # fmt: skip
         return [(row[0], row[1]) for row in _run(conn, _HEARTBEAT, moment, params, by_key=True)]
@@ -349,6 +354,8 @@ def _claim_values(request: ClaimRequest) -> dict[str, Any]:
         values["keys"] = list(request.keys)
     if request.tenant_id is not None:
         values["tenant_id"] = request.tenant_id
+    if request.starting is not None:
+        values |= {"starting": request.starting, "apart": int(request.alone)}
     return values
 
 
@@ -382,6 +389,7 @@ def _resolution_row(r: Resolution) -> dict[str, Any]:
     optional = {
         "m": counted_as(r), "e": r.error, "d": r.delay, "res": r.result, "x": evidence.exit_code, "so": evidence.stdout_tail,
         "se": evidence.stderr_tail, "lp": evidence.log_path, "xa": r.extra_attempts or None, "c": r.crashed or None,
+        "i": r.interrupted or None, "s": r.suspect or None,
         "a": [dict(artifact) for artifact in evidence.artifacts] or None,
     }  # fmt: skip
     row.update({key: value for key, value in optional.items() if value is not None})
@@ -401,7 +409,7 @@ def _claims_in(answer: Any, request: ClaimRequest) -> list[Claim]:
     texts, numbers, moments = wire.Texts(), wire.Integers(), wire.Moments()
     columns = (
         ids, ids, ids, texts, ids, texts, texts, texts, numbers, numbers, texts, ids,
-        ids, texts, texts, moments, moments, numbers,
+        ids, texts, texts, moments, moments, numbers, numbers,
     )  # fmt: skip
     return [_claimed(row, request.worker) for row in wire.decoded(answer, columns)]
 
@@ -409,12 +417,12 @@ def _claims_in(answer: Any, request: ClaimRequest) -> list[Claim]:
 def _claimed(row: Any, worker: str) -> Claim:
     (
         job_id, run_id, tenant_id, slug, definition_id, key, queue, params, attempt_no, max_attempts, retry_mode, root_id,
-        group_id, trace, correlation_id, lease_expires_at, started_at, timeout_seconds,
+        group_id, trace, correlation_id, lease_expires_at, started_at, timeout_seconds, suspicion,
     ) = row  # fmt: skip
     return Claim(
         job_id, run_id, tenant_id, slug, definition_id, key, queue, {} if params == "{}" else json.loads(params),
         attempt_no, max_attempts, RETRY_MODES[retry_mode], root_id, group_id, worker, started_at, lease_expires_at,
-        json.loads(trace) if trace else None, correlation_id, timeout_seconds,
+        json.loads(trace) if trace else None, correlation_id, timeout_seconds, suspicion,
     )  # fmt: skip
 
 
@@ -489,7 +497,8 @@ def _for_guests(sql: str, injected: bool) -> TextClause:
 
 def _claim_for(request: ClaimRequest, *, guarded: bool) -> str:
     keys, tenant = request.keys is not None, request.tenant_id is not None
-    return _claim_sql(len(request.open) > 1, keys, tenant, request.heed_reservations, guarded)
+    by_worker = request.starting is not None
+    return _claim_sql(len(request.open) > 1, keys, tenant, request.heed_reservations, guarded, by_worker)
 
 
 @lru_cache(maxsize=2)
@@ -505,7 +514,9 @@ def _close_successes_sql(with_results: bool) -> str:
 
 
 @lru_cache(maxsize=64)
-def _claim_sql(many_queues: bool, keys: bool, tenant: bool, heed_reservations: bool, guarded: bool = False) -> str:
+def _claim_sql(
+    many_queues: bool, keys: bool, tenant: bool, heed_reservations: bool, guarded: bool = False, by_worker: bool = False
+) -> str:
     extra = ""
     if keys:
         extra += " AND definition_key = ANY(CAST(:keys AS text[]))"
@@ -525,22 +536,32 @@ def _claim_sql(many_queues: bool, keys: bool, tenant: bool, heed_reservations: b
     if guarded:
         source = f"(SELECT NOT {_DUE} AND NOT {_LIMITED} AND {_OPEN} = CAST(:open AS text[])) AND {source}"
     # MATERIALIZED, and the status checked again: the planner may otherwise run the subquery more than once.
-    return _CLAIM.replace("{source}", source).replace("{order}", order)
+    begun, until = (_BEGUN_BY_WORKER, _UNTIL_A_SUSPECT) if by_worker else ("true", "")
+    return (
+        _CLAIM.replace("{source}", source)
+        .replace("{order}", order)
+        .replace("{begun}", begun)
+        .replace("{until_a_suspect}", until)
+    )
 
 
+# A worker's batch ends with the first suspect: that runs when what came before it has ended.
+_BEGUN_BY_WORKER = "n.number <= CASE WHEN j.suspect THEN CAST(:apart AS integer) ELSE CAST(:starting AS integer) END"
+_UNTIL_A_SUSPECT = " AND n.number <= coalesce((SELECT min(s.number) FROM n s WHERE s.suspect), n.number)"
 _CLAIM = """
 WITH c AS MATERIALIZED (
-  SELECT id FROM penstock_jobs WHERE {source} {order} LIMIT :limit FOR UPDATE SKIP LOCKED
+  SELECT id, suspect FROM penstock_jobs WHERE {source} {order} LIMIT :limit FOR UPDATE SKIP LOCKED
 ), n AS (
-  SELECT id, row_number() OVER () AS number FROM c
+  SELECT id, suspect, row_number() OVER () AS number FROM c
 ), u AS (
   UPDATE penstock_jobs j SET status = 'running', claimable = false,
     started_at = coalesce(j.started_at, greatest({now}, j.queued_at)),
     lease_expires_at = {now} + make_interval(secs => :lease), claimed_by = :worker,
-    attempt_no = j.attempt_no + 1, run_id = (CAST(:run_ids AS uuid[]))[n.number]
-  FROM n WHERE j.id = n.id AND j.status = 'queued'
+    attempt_no = j.attempt_no + 1, run_id = (CAST(:run_ids AS uuid[]))[n.number], begun = {begun}
+  FROM n WHERE j.id = n.id AND j.status = 'queued'{until_a_suspect}
   RETURNING j.id, j.run_id, j.tenant_id, j.definition_id, j.definition_key, j.queue, j.params, j.attempt_no, j.max_attempts,
-    j.retry_mode, j.root_id, j.group_id, j.trace, j.correlation_id, j.lease_expires_at, j.priority, j.position, j.queued_at
+    j.retry_mode, j.root_id, j.group_id, j.trace, j.correlation_id, j.lease_expires_at, j.priority, j.position, j.queued_at,
+    CASE WHEN j.suspect THEN j.crashes + 1 ELSE 0 END AS suspicion
 ), o AS (
   INSERT INTO penstock_runs (job_id, attempt_no, id, tenant_id, status, worker_id, pid, definition_id, started_at)
   SELECT id, attempt_no, run_id, tenant_id, 'running', :worker, CAST(:pid AS integer), definition_id, greatest({now}, queued_at)
@@ -549,7 +570,7 @@ WITH c AS MATERIALIZED (
 SELECT u.id AS job_id, u.run_id, u.tenant_id, t.slug AS tenant_slug, u.definition_id, u.definition_key AS key, u.queue,
   CAST(u.params AS text), u.attempt_no, u.max_attempts, u.retry_mode, u.root_id, u.group_id, CAST(u.trace AS text), u.correlation_id,
   u.lease_expires_at,
-  greatest({now}, u.queued_at) AS started_at, d.timeout_seconds
+  greatest({now}, u.queued_at) AS started_at, d.timeout_seconds, u.suspicion
 FROM u JOIN penstock_tenants t ON t.id = u.tenant_id LEFT JOIN penstock_definitions d ON d.id = u.definition_id
 ORDER BY u.priority, u.position, u.queued_at, u.id
 """
@@ -690,11 +711,13 @@ _HELD = "coalesce(j.lease_expires_at > '-infinity', false)"
 
 _HEARTBEAT = f"""
 WITH h AS MATERIALIZED (
-  SELECT j.id FROM unnest(CAST(:job_ids AS uuid[]), CAST(:run_ids AS uuid[])) AS p(job_id, run_id)
+  SELECT j.id, p.begun FROM unnest(CAST(:job_ids AS uuid[]), CAST(:run_ids AS uuid[]), CAST(:begun AS boolean[]))
+    AS p(job_id, run_id, begun)
   JOIN penstock_jobs j ON j.id = p.job_id AND j.run_id = p.run_id AND {_HELD}
   ORDER BY j.id FOR UPDATE OF j SKIP LOCKED
 )
-UPDATE penstock_jobs j SET lease_expires_at = {{now}} + make_interval(secs => :lease) FROM h WHERE j.id = h.id
+UPDATE penstock_jobs j SET lease_expires_at = {{now}} + make_interval(secs => :lease), begun = j.begun OR h.begun
+FROM h WHERE j.id = h.id
 RETURNING j.id, j.cancel_requested_at IS NOT NULL
 """
 
@@ -727,14 +750,15 @@ _CLOSE = f"""
 WITH f AS MATERIALIZED (
   SELECT * FROM jsonb_to_recordset(CAST(:closings AS jsonb)) AS f(
     j uuid, r uuid, rs text, js text, m text, e text, d float8, res jsonb, x integer, so text, se text, lp text, xa integer, c boolean,
-    a jsonb)
+    i boolean, s boolean, a jsonb)
 ), u AS (
   UPDATE penstock_jobs j SET status = f.js, waits_for = CASE f.js WHEN 'queued' THEN 'time' END, slot = false,
     scheduled_for = CASE f.js WHEN 'queued' THEN {{now}} + make_interval(secs => coalesce(f.d, 0)) ELSE j.scheduled_for END,
     finished_at = CASE f.js WHEN 'queued' THEN NULL ELSE greatest({{now}}, j.started_at) END, lease_expires_at = NULL,
     cancel_requested_at = CASE f.js WHEN 'queued' THEN NULL ELSE j.cancel_requested_at END,
     last_error = f.e, result = f.res, max_attempts = j.max_attempts + coalesce(f.xa, 0),
-    crashes = CASE WHEN f.c THEN j.crashes + 1 ELSE 0 END
+    crashes = CASE WHEN f.c THEN j.crashes + 1 WHEN f.i THEN j.crashes ELSE 0 END,
+    suspect = f.s IS TRUE OR (f.i IS TRUE AND j.suspect), interruptions = j.interruptions + CASE WHEN f.i THEN 1 ELSE 0 END
   FROM f WHERE j.id = f.j AND j.run_id = f.r AND {_HELD}
   RETURNING j.id, j.run_id, j.tenant_id, j.definition_key, j.queue, j.group_id, j.attempt_no, j.finished_at,
     greatest(j.queued_at, j.scheduled_for) AS ready_at, f.m, f.rs, f.e, f.x, f.so, f.se, f.a, f.lp
@@ -747,7 +771,8 @@ SELECT u.id, u.run_id, u.tenant_id, u.group_id, u.{_HOOKED} FROM u
 _CLOSE_SUCCESSES = f"""
 WITH u AS (
   UPDATE penstock_jobs j SET status = 'succeeded', waits_for = NULL, slot = false, finished_at = greatest({{now}}, j.started_at),
-    lease_expires_at = NULL, last_error = NULL, result = {{result}}, crashes = 0
+    lease_expires_at = NULL, last_error = NULL, result = {{result}}, crashes = 0,
+    suspect = false
   FROM {{given}} WHERE j.id = f.j AND j.run_id = f.r AND {_HELD} AND j.group_id IS NULL AND NOT j.{_HOOKED}
   RETURNING j.id, j.run_id, j.tenant_id, j.definition_key, j.queue, j.attempt_no, j.finished_at,
     greatest(j.queued_at, j.scheduled_for) AS ready_at

@@ -240,13 +240,19 @@ class SqliteDialect:
             params["keys"] = dumps(list(request.keys))
         if request.tenant_id is not None:
             params["tenant_id"] = str(request.tenant_id)
-        [(numbers, rows, long)] = _run(conn, find, params)
+        [(numbers, rows, long, suspects)] = _run(conn, find, params)
         found = json.loads(numbers)
         if not found:
             return NOTHING_TAKEN
+        starting, apart = (
+            (request.limit, request.limit) if request.starting is None else (request.starting, request.alone)
+        )
+        if suspects and request.starting is not None:
+            found, numbers, rows = _until_a_suspect(found, rows)
         pairs = ",".join([f'[{number},"{run_id}"]' for number, run_id in zip(found, request.run_ids, strict=False)])
         lease = self._lease(conn, moment, request.lease_seconds)
-        _run(conn, _TAKE, {"pairs": f"[{pairs}]", "now": now, "lease": lease, "worker": request.worker})
+        begun = {"starting": starting, "apart": int(apart)}
+        _run(conn, _TAKE, {"pairs": f"[{pairs}]", "now": now, "lease": lease, "worker": request.worker, **begun})
         failpoints.reach("claim.after_update")
         _run(conn, _OPEN_RUNS, {"numbers": numbers, "now": now, "worker": request.worker, "pid": request.pid})
         failpoints.reach("claim.after_runs")
@@ -266,9 +272,14 @@ class SqliteDialect:
         return entered, self.claim(conn, moment, replace(rehearsed.request, heed_reservations=entered.reserved))
 
     def heartbeat(
-        self, conn: Connection, moment: datetime | None, pairs: Sequence[tuple[UUID, UUID]], lease_seconds: float
+        self,
+        conn: Connection,
+        moment: datetime | None,
+        pairs: Sequence[tuple[UUID, UUID]],
+        lease_seconds: float,
+        begun: Sequence[bool],
     ) -> Sequence[tuple[UUID, bool]]:
-        given = dumps([[str(job_id), str(run_id)] for job_id, run_id in pairs])
+        given = dumps([[str(job), str(run), int(each)] for (job, run), each in zip(pairs, begun, strict=True)])
         lease = self._lease(conn, moment, lease_seconds)
         # The column itself, because SQLite 3.40 answers `IS NOT NULL` wrongly in the RETURNING of an UPDATE … FROM.
         return [(UUID(row[0]), bool(row[1])) for row in _run(conn, _HEARTBEAT, {"pairs": given, "lease": lease})]
@@ -506,6 +517,10 @@ def _resolution_row(r: Resolution) -> dict[str, Any]:
         row["xa"] = r.extra_attempts
     if r.crashed:
         row["c"] = 1
+    if r.suspect:
+        row["s"] = 1
+    if r.interrupted:
+        row["i"] = 1
     return row
 
 
@@ -545,6 +560,13 @@ def _tally(
     cursor.close()
 
 
+def _until_a_suspect(found: list[int], rows: str) -> tuple[list[int], str, str]:
+    """A worker's batch ends with the first suspect: that runs when what came before it has ended."""
+    told = json.loads(rows)
+    number = next(index for index, row in enumerate(told, 1) if row[-1])
+    return found[:number], dumps(found[:number]), dumps(told[:number])
+
+
 def _claims_in(rows: str, long: Mapping[str, str], request: ClaimRequest, lease_expires_at: datetime) -> list[Claim]:
     return [
         _claimed(row, run_id, long, lease_expires_at, request.worker)
@@ -555,14 +577,14 @@ def _claims_in(rows: str, long: Mapping[str, str], request: ClaimRequest, lease_
 def _claimed(row: Any, run_id: UUID, long: Mapping[str, str], lease_expires_at: datetime, worker: str) -> Claim:
     (
         id_, tenant_id, slug, definition_id, key, queue, params, attempt_no, max_attempts, retry_mode, root_id, group_id, trace,
-        correlation_id, started, timeout_seconds,
+        correlation_id, started, timeout_seconds, suspicion,
     ) = row  # fmt: skip
     job_id = id_from(id_)
     return Claim(
         job_id, run_id, _uuid(tenant_id), slug, _uuid(definition_id) if definition_id else None, key, queue,
         {} if params == "{}" else json.loads(params or long[id_]), attempt_no, max_attempts, RETRY_MODES[retry_mode],
         job_id if root_id == id_ else id_from(root_id), UUID(group_id) if group_id else None, worker, _moment(started),
-        lease_expires_at, json.loads(trace) if trace else None, correlation_id, timeout_seconds,
+        lease_expires_at, json.loads(trace) if trace else None, correlation_id, timeout_seconds, suspicion,
     )  # fmt: skip
 
 
@@ -588,7 +610,7 @@ def _find(queues: int, keys: bool, tenant: bool, heed_reservations: bool) -> str
     ]
     first = " UNION ALL ".join(lanes) + " ORDER BY priority, position, queued_at, id LIMIT :limit"
     return (
-        f"SELECT json_group_array(f.number), json_group_array(json_array({_CLAIMED})), sum(NOT {_SHORT}) FROM ({first}) AS f"
+        f"SELECT json_group_array(f.number), json_group_array(json_array({_CLAIMED})), sum(NOT {_SHORT}), sum(j.suspect) FROM ({first}) AS f"
         " CROSS JOIN penstock_jobs j ON j.rowid = f.number CROSS JOIN penstock_tenants t ON t.id = j.tenant_id"
         " LEFT JOIN penstock_definitions d ON d.id = j.definition_id"
     )
@@ -603,7 +625,7 @@ _LONG_PARAMS = (
 _CLAIMED = (
     f"j.id, j.tenant_id, t.slug, j.definition_id, j.definition_key, j.queue, CASE WHEN {_SHORT} THEN j.params END,"
     " j.attempt_no + 1, j.max_attempts, j.retry_mode, j.root_id, j.group_id, j.trace, j.correlation_id, max(:now, j.queued_at),"
-    " d.timeout_seconds"
+    " d.timeout_seconds, CASE WHEN j.suspect THEN j.crashes + 1 ELSE 0 END"
 )
 _COLUMNS = (
     "id, tenant_id, definition_id, definition_key, queue, claimable, waits_for, priority, position, params, source,"
@@ -642,8 +664,9 @@ _GATE = (
 # Found and taken under the write lock: what was read of a job a moment ago still holds, and its row number too.
 _TAKE = (
     "UPDATE penstock_jobs SET status = 'running', claimable = 0, started_at = coalesce(started_at, max(:now, queued_at)),"
-    " lease_expires_at = :lease, claimed_by = :worker, attempt_no = attempt_no + 1, run_id = f.run_id"
-    " FROM (SELECT json_extract(value, '$[0]') AS number, json_extract(value, '$[1]') AS run_id FROM json_each(:pairs)) AS f"
+    " lease_expires_at = :lease, claimed_by = :worker, attempt_no = attempt_no + 1, run_id = f.run_id,"
+    " begun = f.place < CASE WHEN suspect THEN :apart ELSE :starting END"
+    " FROM (SELECT key AS place, json_extract(value, '$[0]') AS number, json_extract(value, '$[1]') AS run_id FROM json_each(:pairs)) AS f"
     " WHERE penstock_jobs.rowid = f.number"
 )
 _OPEN_RUNS = (
@@ -652,8 +675,9 @@ _OPEN_RUNS = (
     " FROM json_each(:numbers) f CROSS JOIN penstock_jobs j ON j.rowid = f.value"
 )
 _HEARTBEAT = (
-    "UPDATE penstock_jobs SET lease_expires_at = :lease"
-    " FROM (SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS run FROM json_each(:pairs)) AS pair"
+    "UPDATE penstock_jobs SET lease_expires_at = :lease, begun = max(penstock_jobs.begun, pair.begun)"
+    " FROM (SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS run, json_extract(value, '$[2]') AS begun"
+    "  FROM json_each(:pairs)) AS pair"
     " WHERE penstock_jobs.id = pair.id AND penstock_jobs.run_id = pair.run AND penstock_jobs.status = 'running'"
     " RETURNING penstock_jobs.id, cancel_requested_at"
 )
@@ -669,7 +693,7 @@ _SUCCESSES = (
 )
 _SUCCEEDED = (
     "UPDATE penstock_jobs SET status = 'succeeded', slot = 0, finished_at = max(:now, started_at), lease_expires_at = NULL,"
-    " last_error = NULL, crashes = 0, result = "
+    " last_error = NULL, crashes = 0, suspect = 0, result = "
 )
 _CLOSE_SUCCESSES = f"{_SUCCEEDED}NULL WHERE rowid IN (SELECT value FROM json_each(:numbers))"
 _CLOSE_WITH_RESULTS = (
@@ -685,10 +709,13 @@ _CLOSE_JOBS = (
     " scheduled_for = CASE f.js WHEN 'queued' THEN :now + CAST(round(f.d * 1000000) AS INTEGER) ELSE scheduled_for END,"
     " finished_at = CASE f.js WHEN 'queued' THEN NULL ELSE max(:now, started_at) END, lease_expires_at = NULL,"
     " cancel_requested_at = CASE f.js WHEN 'queued' THEN NULL ELSE cancel_requested_at END,"
-    " last_error = f.e, result = f.res, max_attempts = max_attempts + f.xa, crashes = CASE WHEN f.c THEN crashes + 1 ELSE 0 END"
+    " last_error = f.e, result = f.res, max_attempts = max_attempts + f.xa,"
+    " crashes = CASE WHEN f.c THEN crashes + 1 WHEN f.i THEN crashes ELSE 0 END, suspect = f.s OR (f.i AND suspect),"
+    " interruptions = interruptions + f.i"
     " FROM (SELECT json_extract(value, '$.j') AS j, json_extract(value, '$.r') AS r, json_extract(value, '$.js') AS js,"
     "  json_extract(value, '$.e') AS e, json_extract(value, '$.res') AS res, json_extract(value, '$.d') AS d,"
-    "  coalesce(json_extract(value, '$.xa'), 0) AS xa, coalesce(json_extract(value, '$.c'), 0) AS c FROM json_each(:closings)) AS f"
+    "  coalesce(json_extract(value, '$.xa'), 0) AS xa, coalesce(json_extract(value, '$.c'), 0) AS c,"
+    "  coalesce(json_extract(value, '$.i'), 0) AS i, coalesce(json_extract(value, '$.s'), 0) AS s FROM json_each(:closings)) AS f"
     " WHERE penstock_jobs.id = f.j AND penstock_jobs.run_id = f.r AND penstock_jobs.status = 'running'"
     " RETURNING penstock_jobs.id, run_id, tenant_id, definition_key, queue, group_id, finished_at,"
     " tenant_id IN (SELECT tenant_id FROM penstock_webhooks WHERE is_enabled) AS hooked,"

@@ -43,6 +43,11 @@ jobs = Table(
     Column("crashes", Integer, nullable=False, server_default=text("0")),
     Column("claimable", Boolean, nullable=False),
     Column("slot", Boolean, nullable=False, server_default=text("false")),
+    # How many of its attempts were given back, whether it was in a worker's hands when that died, and, while it runs, whether
+    # that run is known to have begun: a claim may wait in its worker's buffer. Said with writes that happen anyway.
+    Column("interruptions", Integer, nullable=False, server_default=text("0")),
+    Column("suspect", Boolean, nullable=False, server_default=text("false")),
+    Column("begun", Boolean, nullable=False, server_default=text("false")),
     Column("status", Text, nullable=False),
     Column("queue", Text, nullable=False),
     Column("definition_key", Text, nullable=False),
