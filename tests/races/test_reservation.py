@@ -2,26 +2,52 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from sqlalchemy import text
 
 from penstock import Busy, Penstock, Succeeded
+from penstock.store import failpoints
 from penstock.store.database import Database
 from tests.support.children import race, say, start, together
 
 
-def hold(url: str, seconds: float) -> None:
+def pause_at(point: str, until: Path) -> None:
+    """Say so when the point is reached, and go on once that file is there."""
+
+    def reached() -> None:
+        say(point)
+        wait_for(lambda: until.exists())
+
+    failpoints.arm(point, reached)
+
+
+def wait_for(true: Callable[[], bool], seconds: float = 60.0) -> None:
+    until = time.monotonic() + seconds
+    while not true() and time.monotonic() < until:
+        time.sleep(0.01)
+
+
+def hold(url: str, go: Path, claimed: Path) -> None:
     with Penstock(url) as app:
-        say("reserving")
+        pause_at("reserve.after_insert", go)
         with app.reserve(wait=30, expires_in=60):
-            time.sleep(seconds)
+            wait_for(lambda: claimed.exists())
 
 
-def claim_slowly(url: str, limit: int) -> int:
+def claim_some(url: str, limit: int) -> int:
     with Penstock(url) as app:
         say("claiming")
+        return len(app.queue.claim("host:1", limit))
+
+
+def claim_and_pause(url: str, limit: int, go: Path) -> int:
+    with Penstock(url) as app:
+        pause_at("commit.before", go)
         return len(app.queue.claim("host:1", limit))
 
 
@@ -38,28 +64,31 @@ def claims_inside_reservations(url: str) -> int:
     return int(found)
 
 
-def test_a_claim_that_waits_for_a_reservation_being_made_sees_it(url: str) -> None:
+def test_a_claim_that_waits_for_a_reservation_being_made_sees_it(url: str, tmp_path: Path) -> None:
     with Penstock(url) as app:
         app.define("work")
         app.enqueue_many("work", [{}] * 10)
         # The reservation is written and pauses before its commit; the claim starts meanwhile and must wait for it.
-        holder = start(hold, url, 2.0, failpoints="reserve.after_insert=pause:2")
-        assert holder.said() == "reserving"
-        time.sleep(0.5)  # well inside the pause
-        claimer = start(claim_slowly, url, 5)
+        go, claimed = tmp_path / "go", tmp_path / "claimed"
+        holder = start(hold, url, go, claimed)
+        assert holder.said() == "reserve.after_insert"
+        claimer = start(claim_some, url, 5)
+        assert claimer.said() == "claiming"
+        threading.Timer(0.5, go.touch).start()  # the claim has come to the lock by then, or it comes after the commit
         assert claimer.result() == 0
+        claimed.touch()
         holder.result()
         assert len(app.queue.claim("host:1", 10)) == 10  # then the queue, unchanged
     assert claims_inside_reservations(url) == 0
 
 
-def test_a_reservation_waits_for_a_claim_under_way(url: str) -> None:
+def test_a_reservation_waits_for_a_claim_under_way(url: str, tmp_path: Path) -> None:
     with Penstock(url) as app:
         app.define("work")
         app.enqueue_many("work", [{}] * 3)
-        claimer = start(claim_slowly, url, 3, failpoints="commit.before=pause:2")
-        assert claimer.said() == "claiming"
-        time.sleep(0.5)  # well inside the pause
+        claimer = start(claim_and_pause, url, 3, tmp_path / "go")
+        assert claimer.said() == "commit.before"
+        threading.Timer(0.5, (tmp_path / "go").touch).start()
         with pytest.raises(Busy), app.reserve(wait=0.2):
             pass
         assert claimer.result() == 3
@@ -106,15 +135,18 @@ def test_reservations_and_claims_take_turns_under_load(url: str) -> None:
         assert app.doctor().violations == ()
 
 
-def reserve_briefly(url: str, number: int) -> bool:
+def reserve_until_the_others_tried(url: str, refused: Path, number: int) -> bool:
     with Penstock(url) as app:
         try:
-            with app.reserve(wait=0, expires_in=60):
-                time.sleep(1)
+            with app.reserve(wait=0, expires_in=600):
+                wait_for(lambda: len(list(refused.iterdir())) == 5, 30)
                 return True
         except Busy:
+            (refused / str(number)).touch()
             return False
 
 
-def test_of_many_reservations_at_once_one_is_had(url: str) -> None:
-    assert sum(together(6, reserve_briefly, url)) == 1
+def test_of_many_reservations_at_once_one_is_had(url: str, tmp_path: Path) -> None:
+    refused = tmp_path / "refused"
+    refused.mkdir()
+    assert sum(together(6, reserve_until_the_others_tried, url, refused)) == 1

@@ -79,7 +79,7 @@ def claim(key: str, params: Mapping[str, Any] | None = None, attempt: int = 1) -
     )
 
 
-def wait_until(true: Callable[[], bool], seconds: float = 10.0, what: str = "it") -> None:
+def wait_until(true: Callable[[], bool], seconds: float = 60.0, what: str = "it") -> None:
     """Return as soon as the condition holds; fail when it does not in time."""
     until = time.monotonic() + seconds
     while not true():

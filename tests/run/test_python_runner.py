@@ -201,7 +201,11 @@ def test_a_thread_that_overruns_is_told_and_ends_as_timed_out(runner: PythonRunn
 
 
 def test_a_process_that_overruns_is_killed_with_its_children(runner: PythonRunner, tmp_path: Path) -> None:
-    outcome = run(runner, jobs.hang, {"pid_file": f"{tmp_path}/pid"}, Desk(timeout=0.5), isolation="process")
+    desk = Desk()
+    overrun = threading.Thread(target=lambda: (read_pid(tmp_path / "pid"), setattr(desk, "timeout", 0.1)))
+    overrun.start()  # its time is up once it has a child of its own
+    outcome = run(runner, jobs.hang, {"pid_file": f"{tmp_path}/pid"}, desk, isolation="process")
+    overrun.join()
     assert isinstance(outcome, TimedOut)
     helper = read_pid(tmp_path / "pid")
     wait_until(lambda: not alive(helper), what="the end of the job's own child")

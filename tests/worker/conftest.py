@@ -29,7 +29,7 @@ def working(app: Penstock, **options: Any) -> Iterator[Worker]:
         worker.stop(grace=5.0)
 
 
-def eventually(true: Callable[[], Any], seconds: float = 15.0, what: str = "it") -> Any:
+def eventually(true: Callable[[], Any], seconds: float = 60.0, what: str = "it") -> Any:
     """Wait until it is true, as briefly as can be; answers what was."""
     until = time.monotonic() + seconds
     while not (found := true()):
@@ -38,7 +38,7 @@ def eventually(true: Callable[[], Any], seconds: float = 15.0, what: str = "it")
     return found
 
 
-def ended(app: Penstock, job: Job, seconds: float = 15.0) -> Job:
+def ended(app: Penstock, job: Job, seconds: float = 60.0) -> Job:
     """The job, once it has ended."""
     eventually(lambda: app.jobs.get(job.id).finished, seconds, f"the end of {job.definition_key}")
     return app.jobs.get(job.id)

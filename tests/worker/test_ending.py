@@ -114,20 +114,25 @@ def test_a_job_that_never_looks_is_left_behind_but_not_left_running(
 def test_unstarted_claims_go_back_untouched_and_in_order(app: Penstock) -> None:
     quick, hold = threading.Event(), threading.Event()
     order: list[int] = []
+    buffered: list[int] = []
 
     @app.job(key="note")
     def note(i: int) -> None:
+        buffered.append(worker.flight.held)
         if i >= 400:
             quick.set()
-            hold.wait(10)
+            hold.wait(60)
         order.append(i)
 
     ids = app.enqueue_many("note", [{"i": i} for i in range(1000)])
-    worker = app.worker(concurrency=1).start()
-    assert quick.wait(20)
-    eventually(lambda: app.jobs.summary().running > 1, what="a buffer")
-    threading.Timer(0.1, hold.set).start()
-    worker.stop(grace=10)
+    worker = app.worker(concurrency=1, lease=60).start()
+    assert quick.wait(60)
+    assert max(buffered) > 1, "there was never a buffer"
+    stopping = threading.Thread(target=worker.stop, args=(60,))
+    stopping.start()
+    eventually(lambda: app.jobs.summary().running == 1, what="that the worker gives back what it has not started")
+    hold.set()
+    stopping.join(60)
     after = {job.id: job for job in app.jobs.list(limit=1000)}
     done = [after[i].status is JobStatus.SUCCEEDED for i in ids]
     assert done == sorted(done, reverse=True), "claims were given back out of order"
@@ -135,7 +140,7 @@ def test_unstarted_claims_go_back_untouched_and_in_order(app: Penstock) -> None:
     assert len(returned) == 1000 - len(order) > 0
     assert all(job.attempt_no == 0 and job.started_at is None for job in returned)
     assert app.doctor().clean
-    with working(app, concurrency=1):
+    with working(app, concurrency=1, lease=60):
         eventually(lambda: app.jobs.summary().queued == app.jobs.summary().running == 0)
     assert order == list(range(1000)), "a restart did not resume in order"
 
@@ -147,11 +152,11 @@ def test_a_full_buffer_behind_a_long_job_is_given_back(app: Penstock) -> None:
     def note(i: int) -> None:
         if i == 400:
             stuck.set()
-            hold.wait(30)
+            hold.wait(60)
 
     app.enqueue_many("note", [{"i": i} for i in range(600)])
     with working(app, concurrency=1):
-        assert stuck.wait(20)
+        assert stuck.wait(60)
         eventually(lambda: app.jobs.summary().running == 1, what="giving the buffer back")
         assert app.jobs.summary().queued > 0
         hold.set()
