@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
+import types
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import penstock.pipeline as dj
 from penstock import Config, Context, Job, Penstock
 from penstock.core.status import JobStatus
+from penstock.pipeline.connection import forget_connections
+from penstock.pipeline.runner import populate_job
 from penstock.worker import Worker
 from tests.faults.conftest import eventually
 from tests.support.outage import Outage, outage_of
@@ -146,3 +152,56 @@ def test_runs_of_every_kind_are_reported_after_an_outage(
         [run] = app.jobs.runs(jobs[1].id)
         assert [artifact["kind"] for artifact in run.artifacts] == ["early", "late"]
         assert_all_reported(app, worker, [plain.enqueue() for _ in range(20)])
+
+
+@pytest.fixture
+def tables(app: Penstock, runs: Runs, outage: Outage, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A module with a table that computes itself, and waits in the middle of it."""
+    with dj.config.override({"database.url": outage.url}):
+        schema = dj.Schema("lab")
+
+        @schema
+        class Number(dj.Manual):
+            definition = "n : int"
+
+        @schema
+        class Double(dj.Computed):
+            definition = """
+            -> Number
+            ---
+            doubled : int
+            """
+
+            def make(self, key: dict[str, int]) -> None:
+                if not runs.go.is_set():
+                    runs.wait()
+                self.insert1({**key, "doubled": 2 * key["n"]})
+
+        Number.insert([{"n": n} for n in range(3)])
+        module = types.ModuleType("outage_lab")
+        module.Double = Double  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        yield f"{module.__name__}:Double"
+        forget_connections()
+
+
+def test_a_populating_job_outlives_an_outage(app: Penstock, runs: Runs, outage: Outage, tables: str) -> None:
+    @app.job(key="fill", max_attempts=1)
+    def fill(ctx: Context) -> dict[str, Any]:
+        return populate_job({"table": tables}, ctx)
+
+    first = fill.enqueue()
+    with working(app, runs) as worker:
+        runs.all_begun(1)
+        outage.begin()
+        try:
+            runs.go.set()
+            eventually(
+                lambda: worker.pump.failures > 1, what="a worker that sees it"
+            )  # on SQLite the run itself may wait
+        finally:
+            outage.end()
+        eventually(lambda: app.jobs.get(first.id).finished, what="the report of the run")
+        assert app.jobs.get(first.id).status is JobStatus.SUCCEEDED
+        eventually(lambda: not worker.flight.held, what="a worker with empty hands")
+        assert_all_reported(app, worker, [fill.enqueue() for _ in range(3)])

@@ -19,7 +19,7 @@ from penstock.run.context import Context, Control, forwarding, stopped
 from penstock.run.guardian import guardian
 from penstock.run.output import LogFile, Stream
 from penstock.run.process import CHUNK, REFRESH_SECONDS, TICK, signal_name
-from penstock.run.spawn import Child
+from penstock.run.spawn import Child, two_pipes
 from penstock.run.target import Target
 from penstock.run.wire import Receiver, Sender, unpack
 
@@ -86,8 +86,7 @@ class _Process:
     def __init__(self) -> None:
         guardian().ready()
         self.runs = 0
-        requests_out, requests_in = os.pipe()
-        messages_out, messages_in = os.pipe()
+        (requests_out, requests_in), (messages_out, messages_in) = two_pipes()
         path = [entry or os.getcwd() for entry in sys.path]  # noqa: PTH109
         code = _START.format(path=path, requests=requests_out, messages=messages_in)
         try:

@@ -43,10 +43,9 @@ class Child:
         """
         keeper = guardian()
         limiter = _limiter(limits or {})
-        cell = keeper.cells.take()
         # Pipes and the null device of our own: Popen would wrap each in a file object that nobody reads
-        self.stdout, out = os.pipe()
-        self.stderr, err = os.pipe()
+        (self.stdout, out), (self.stderr, err) = two_pipes()
+        cell = keeper.cells.take()
         # No preexec_fn: it would force fork where vfork does, and is unsafe in a process with threads
         try:
             self._process = subprocess.Popen(
@@ -108,6 +107,17 @@ class Child:
 
     def _leaves_something(self) -> bool:
         return self._tree.group_lives() or (self._cell is not None and self._cell.populated())
+
+
+def two_pipes() -> tuple[tuple[int, int], tuple[int, int]]:
+    """Two pipes, or none: what was opened is closed if the second cannot be had."""
+    first = os.pipe()
+    try:
+        return first, os.pipe()
+    except OSError:
+        for fd in first:
+            os.close(fd)
+        raise
 
 
 def _enclose(pid: int, cell: Cell | None) -> Cell | None:

@@ -200,6 +200,8 @@ class RemoteWorker:
 
 def noun_of(claim: wire.Claim) -> Claim:
     """A claim as runners take it."""
-    same = set(Claim._fields) - {"key", "params", "retry_mode"}
+    same = (set(Claim._fields) & set(wire.Claim.model_fields)) - {
+        "retry_mode"
+    }  # what the service does not send has a default
     given = {name: getattr(claim, name) for name in same}
     return Claim(**given, key=claim.definition_key, params=claim.payload, retry_mode=RetryMode(claim.retry_mode))
