@@ -88,6 +88,7 @@ def test_retries_and_dead_letters_are_counters_that_prune_leaves_alone(world: Wo
     admin.get("/metrics")
     world.penstock.define("shaky", max_attempts=2)
     world.penstock.define("chained", max_attempts=2, retry_mode="chain")
+    world.penstock.queues.create("side")
     acme.enqueue("shaky", queue="side")
     acme.enqueue("chained")
     for _ in range(2):
@@ -111,6 +112,7 @@ def test_retries_and_dead_letters_are_counters_that_prune_leaves_alone(world: Wo
 
 def test_a_due_job_is_waiting_although_no_worker_is_alive(world: World) -> None:
     acme = world.penstock.as_tenant("acme")
+    world.penstock.queues.create("side")
     soon = acme.enqueue("echo", scheduled_for=datetime.now(UTC) - timedelta(hours=1), queue="side")
     acme.enqueue("echo", delay=3600)
     [tried] = claim.claim(world.penstock.ground, "w", 1, tenant_id=acme.jobs.tenant_id)
@@ -130,6 +132,8 @@ def test_the_number_of_series_is_bounded_for_each_tenant_apart(world: World) -> 
     metrics = Metrics(world.penstock.ground, most_tenants=100, most_lanes=3)
     metrics.render()
     acme, bolt = world.penstock.as_tenant("acme"), world.penstock.as_tenant("bolt")
+    for name in ("bolts", *(f"q{number}" for number in range(10))):
+        world.penstock.queues.create(name)
     for number in range(10):
         acme.enqueue_many("echo", [{}] * (number + 1), queue=f"q{number}")
     bolt.enqueue("echo", queue="bolts")
