@@ -28,6 +28,7 @@ from penstock.store import failpoints, urls
 from penstock.store.dialects import Dialect, dialect_for, link
 from penstock.store.dialects.base import Bare
 from penstock.store.dialects.sqlite import begin_to_write
+from penstock.store.dialects.sqlite_file import FileLost
 from penstock.store.faults import is_disconnect, is_left, is_read_only, is_transient, translated
 from penstock.store.guest import guest_connection
 from penstock.store.types import UtcTime
@@ -133,6 +134,11 @@ class Database:
         self._left_at = float("-inf")
         self._pooled = False
         """Whether one of our connections goes through a pooler; then we take the caller's for such, too."""
+        self.verify: Callable[[Database], None] | None = None
+        """Raises unless the tables are those of this program: asked again when another file was put in place of ours."""
+        self._unverified = False
+        self._renewing = threading.Lock()
+        self._renewed_by: int | None = None
         self._writing = threading.Lock()
         self.before_close: list[Callable[[], None]] = []
         """What must stop using this database before its connections go."""
@@ -140,10 +146,13 @@ class Database:
     def beside(self, pool_size: int, statement_seconds: float) -> Database:
         """Another handle on the same database, with connections of its own. They are opened as ours are: nothing that a URL or
         an engine says of them is lost on the way."""
-        return Database(
+        self._still_there()
+        other = Database(
             self._given, self.clock, pool_size=pool_size, busy_timeout=self.busy_timeout,
             statement_seconds=min(statement_seconds, self.statement_seconds), beside=isinstance(self._given, Engine),
         )  # fmt: skip
+        other.verify = self.verify
+        return other
 
     @property
     def url(self) -> URL:
@@ -175,10 +184,14 @@ class Database:
             with self._turn(), conn.begin():
                 yield Tx(conn, self.dialect, self.moment())
                 failpoints.reach("commit.before")
+            self.dialect.check_file(plain.connection)
             failpoints.reach("commit.after")
 
     @contextmanager
     def _connected(self, patient: bool) -> Iterator[Connection]:
+        self._renew()
+        if not self._owns_engine:
+            self._still_there()  # an engine that is not ours would create a file that is gone
         with translated(self.url), self.engine.connect() as conn:
             driver = conn.connection.dbapi_connection
             if not self._owns_engine:
@@ -186,7 +199,12 @@ class Database:
             self._pooled = self._pooled or link.is_pooled(driver)
             with self.dialect.patience(driver, None if patient else self.statement_seconds):
                 try:
+                    self.dialect.check_file(conn.connection)
                     yield conn
+                except FileLost:
+                    conn.invalidate()
+                    self._lose_file()
+                    raise
                 except sa_exc.DBAPIError as error:
                     if is_left(error):
                         conn.invalidate(error)
@@ -203,6 +221,33 @@ class Database:
         if self._owns_engine and time.monotonic() - self._left_at > LEAVE_SECONDS:
             self._left_at = time.monotonic()
             self.engine.dispose()
+
+    def _lose_file(self) -> None:
+        """Another file, or none, lies where ours did: no connection is of use any more, whoever made it."""
+        self._unverified = True
+        self.dialect.forget_file()
+        self._leave()
+        self.engine.dispose()
+
+    def _still_there(self) -> None:
+        try:
+            self.dialect.check_known_file()
+        except FileLost:
+            self._lose_file()
+            raise
+
+    def _renew(self) -> None:
+        """Before a file that was put in place of ours is used: is it one of this program's?"""
+        if not self._unverified or self.verify is None or self._renewed_by == threading.get_ident():
+            return
+        with self._renewing:
+            if self._unverified:
+                self._renewed_by = threading.get_ident()
+                try:
+                    self.verify(self)
+                    self._unverified = False
+                finally:
+                    self._renewed_by = None
 
     def _turn(self) -> AbstractContextManager[None]:
         return nullcontext() if self.dialect.many_writers else self._one_after_another()
@@ -283,8 +328,10 @@ class Database:
 
     def _by_bare_transaction(self, work: Callable[[Tx], T]) -> T:
         """BEGIN and COMMIT on the driver's connection: on a local file SQLAlchemy's share would be as long as the commit."""
+        self._renew()
         borrowed = self._borrowed()
         try:
+            self.dialect.check_file(borrowed)
             cursor = borrowed.cursor()
             with self._turn():
                 begin_to_write(borrowed)
@@ -296,8 +343,13 @@ class Database:
                     cursor.execute("ROLLBACK")
                     raise
                 cursor.execute("COMMIT")
+            self.dialect.check_file(borrowed)
             failpoints.reach("commit.after")
             cursor.close()
+        except FileLost:
+            borrowed.invalidate()
+            self._lose_file()
+            raise
         except BaseException:
             borrowed.close()
             raise
@@ -333,6 +385,7 @@ class Database:
     def joined(self, connection: Any) -> Iterator[Tx]:
         """Work inside the caller's transaction: we neither commit nor roll back. Takes a SQLAlchemy Connection or Session,
         Django's connection, or a raw psycopg or sqlite3 connection."""
+        self._still_there()
         with guest_connection(connection, self.dialect) as conn:
             driver = conn.connection.dbapi_connection
             with link.unprepared(driver) if self._pooled else nullcontext():
@@ -374,6 +427,8 @@ def _prepare_file(url: URL) -> None:
     if url.database in (None, "", ":memory:"):
         raise InvalidInput("An in-memory SQLite database forgets everything. Give a file: sqlite:///jobs.db")
     path = Path(url.database or "")
+    if url.query.get("uri") is not None:
+        return  # a name that only SQLite can read
     if not path.exists() and path.parent.is_dir():
         try:
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))

@@ -150,6 +150,7 @@ def open_embedded(db: Database) -> None:
         if current(db) != HEAD:
             upgrade(db)
     verify(db)
+    db.verify = verify
 
 
 def _scripts() -> ScriptDirectory:

@@ -15,6 +15,7 @@ from sqlalchemy import select, text
 
 from penstock.core.status import JobStatus
 from penstock.store.database import Database, Tx
+from penstock.store.dialects import sqlite_file
 from penstock.store.dialects.link import Readiness, is_pooled, is_psycopg, patience
 from penstock.store.dialects.postgresql import CHANNEL
 from penstock.store.dialects.sqlite import be_patient
@@ -47,8 +48,6 @@ def ear(db: Database, queues: Collection[str] | None = None) -> Ear:
 def _own_session(db: Database) -> Any:
     """A driver's connection that does not go back to the pool."""
     pooled = db.engine.raw_connection()
-    if db.name == "sqlite":
-        be_patient(pooled)
     session = pooled.driver_connection
     pooled.detach()
     return session
@@ -133,13 +132,20 @@ class SqliteEar:
         self._db = db
         self._session: Any = None
         self._seen: int | None = None
+        self._file: sqlite_file.Identity | None = None
         self._changed_at = time.monotonic()
 
     def wait(self, timeout: float) -> bool:
         if self._session is None:
-            self._session = _own_session(self._db)
+            self._open()
         until = time.monotonic() + timeout
         while True:
+            try:
+                if self._file is not None:
+                    sqlite_file.compare(self._file)
+            except sqlite_file.FileLost:
+                self.close()
+                return True  # whoever claims is told
             if self._changed() and self._anything():
                 return True
             now = time.monotonic()
@@ -147,6 +153,17 @@ class SqliteEar:
                 return False
             idle = now - self._changed_at
             time.sleep(min(until - now, self.QUICK if idle < self.SLOW_AFTER else self.SLOW))
+
+    def _open(self) -> None:
+        pooled = self._db.engine.raw_connection()
+        try:
+            self._file = sqlite_file.check(pooled)
+            be_patient(pooled)
+        except BaseException:
+            pooled.invalidate()
+            raise
+        self._session = pooled.driver_connection
+        pooled.detach()
 
     def _changed(self) -> bool:
         version = self._session.execute("PRAGMA data_version").fetchone()[0]

@@ -90,6 +90,18 @@ class Dialect(Protocol):
         """Return the time that leases are counted by, where it is ours to tell."""
         ...
 
+    def check_file(self, connection: Any) -> None:
+        """Raise if the connection has a file open that does not lie at its path any more."""
+        ...
+
+    def check_known_file(self) -> None:
+        """Likewise, of the file that was last checked."""
+        ...
+
+    def forget_file(self) -> None:
+        """Forget what was read of a file that is lost."""
+        ...
+
     def settle_clock(self, conn: Connection) -> None:
         """Believe the machine's clock again, whatever it said before."""
         ...

@@ -46,6 +46,10 @@ class LeaseClock:
         zero = self._booted_at
         return wall_time() if zero is None else from_micros(zero + _uptime())
 
+    def forget(self) -> None:
+        """Read anew: another file may count from another boot."""
+        self._booted_at = None
+
     def settle(self, connection: Any) -> None:
         """Forget a time that the machine's clock has not reached, and if the clock was wrong when this boot began, count leases
         by it anew, unless somebody holds one."""

@@ -144,6 +144,15 @@ class PostgresDialect:
     def lease_time(self, conn: Connection, moment: datetime | None) -> datetime | None:
         return moment
 
+    def check_file(self, connection: Any) -> None:
+        """Do nothing: the files are the server's."""
+
+    def check_known_file(self) -> None:
+        """Do nothing: the files are the server's."""
+
+    def forget_file(self) -> None:
+        """Do nothing: the files are the server's."""
+
     def settle_clock(self, conn: Connection) -> None:
         """Do nothing: the server's clock is the only one."""
 

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 from uuid import UUID
 
@@ -28,6 +29,7 @@ from penstock.core.nouns import Claim
 from penstock.core.payload import dumps
 from penstock.core.position import place, step
 from penstock.store import failpoints
+from penstock.store.dialects import sqlite_file
 from penstock.store.dialects.base import Bare, pool_beside
 from penstock.store.dialects.lease_clock import LeaseClock
 from penstock.store.hot import (
@@ -68,6 +70,8 @@ class SqliteDialect:
 
     def __init__(self, injected_clock: bool = False) -> None:
         self._lease_clock = None if injected_clock else LeaseClock()
+        self._file: sqlite_file.Identity | None = None
+        self._path: str | None = None
 
     def create_engine(self, url: URL, factory: Callable[..., Engine], pool_size: int, busy_timeout: float) -> Engine:
         engine = factory(
@@ -77,6 +81,8 @@ class SqliteDialect:
             max_overflow=pool_size,
             pool_timeout=busy_timeout,
         )
+        there = Path(url.database or "").is_file()
+        event.listen(engine, "do_connect", sqlite_file.refuse_to_create if there else sqlite_file.note_before_connect)
         return _listened(engine)
 
     def engine_beside(
@@ -141,6 +147,22 @@ class SqliteDialect:
             return moment
         writing = isinstance(conn, Bare) or bool(conn.get_execution_options().get("penstock_write"))
         return self._lease_clock.now(conn.connection, writing=writing)
+
+    def check_file(self, connection: Any) -> None:
+        self._file = sqlite_file.check(connection)
+        if self._file is not None:
+            self._path = self._file.path
+
+    def check_known_file(self) -> None:
+        if self._file is not None:
+            sqlite_file.compare(self._file)
+        elif self._path is not None:
+            sqlite_file.require(self._path)
+
+    def forget_file(self) -> None:
+        self._file = None
+        if self._lease_clock is not None:
+            self._lease_clock.forget()
 
     def settle_clock(self, conn: Connection) -> None:
         if self._lease_clock is not None:

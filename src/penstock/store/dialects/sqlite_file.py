@@ -1,0 +1,102 @@
+"""Is the file that a connection has open still the one at its path?
+
+SQLite goes on with an open file that was deleted, renamed or replaced: what is written then is lost with the last process
+that has it open. So every transaction looks before it begins, and again after its COMMIT, before anybody is told of it. A look
+is one `stat`, about a microsecond.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NamedTuple
+
+from penstock.core.errors import DatabaseUnavailable
+
+FILE = "penstock_file"
+
+
+class FileLost(DatabaseUnavailable):
+    """The file at the path is not the one that was opened."""
+
+
+class Identity(NamedTuple):
+    path: str
+    device: int
+    inode: int
+
+
+def identify(path: str) -> Identity | None:
+    """Return which file lies at the path; None if there is none."""
+    try:
+        found = os.stat(path)  # noqa: PTH116  (a Path would take as long as the call itself)
+    except OSError:
+        return None
+    return Identity(path, found.st_dev, found.st_ino)
+
+
+def note_before_connect(dialect: Any, record: Any, args: Any, params: Any) -> None:
+    """Note which file is about to be opened. One that was there before is not created again: it would be empty."""
+    record.info.pop(FILE, None)
+    path = str(args[0]) if args else ""
+    if params.get("uri") or path in ("", ":memory:"):
+        return
+    found = identify(path)
+    if found is not None:
+        record.info[FILE] = found
+
+
+def refuse_to_create(dialect: Any, record: Any, args: Any, params: Any) -> None:
+    note_before_connect(dialect, record, args, params)
+    if FILE not in record.info and args and not params.get("uri"):
+        raise _lost(str(args[0]), None)
+
+
+def check(connection: Any) -> Identity | None:
+    """Raise unless the connection's file lies at its path. A connection that somebody else opened is believed at first sight."""
+    info = connection.info
+    if FILE not in info:
+        info[FILE] = _opened(connection)
+    opened: Identity | None = info[FILE]
+    if opened is None:  # in memory
+        return None
+    compare(opened)
+    return opened
+
+
+def compare(opened: Identity) -> None:
+    try:
+        found = os.stat(opened.path)  # noqa: PTH116
+    except OSError:
+        raise _lost(opened.path, None) from None
+    if found.st_ino != opened.inode or found.st_dev != opened.device:
+        raise _lost(opened.path, found.st_ino)
+
+
+def require(path: str) -> None:
+    """Raise if there is no file."""
+    if identify(path) is None:
+        raise _lost(path, None)
+
+
+def _opened(connection: Any) -> Identity | None:
+    cursor = connection.cursor()
+    path = next((row[2] for row in cursor.execute("PRAGMA database_list").fetchall() if row[1] == "main"), "")
+    cursor.close()
+    if not path:
+        return None
+    found = identify(path)
+    if found is None:
+        raise _lost(path, None)
+    return found
+
+
+def _lost(path: str, other: int | None) -> FileLost:
+    if other is None:
+        return FileLost(
+            f"The database file {path} is gone: it was deleted or renamed while Penstock used it. Nothing was acknowledged. "
+            "Put it back, or stop all processes and restore a backup."
+        )
+    return FileLost(
+        f"The database file {path} was replaced by another while Penstock used it. Nothing was acknowledged. "
+        "The next call opens the file that is there now."
+    )
