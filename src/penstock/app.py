@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 from uuid import UUID
 
+import structlog
 from sqlalchemy import Engine
 
 from penstock.core.caller import OWN
@@ -141,6 +142,8 @@ class Penstock:
         except BaseException:
             db.close()
             raise
+        for message in db.missing:
+            structlog.get_logger("penstock").warning("engine_lacks", message=message)
         ground = Ground(db, settings)
         defining.create_queues(ground, [settings.default_queue])
         install_outbox(ground)

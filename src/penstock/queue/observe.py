@@ -10,7 +10,7 @@ from uuid import UUID
 
 from penstock.core import check
 from penstock.core.errors import InvalidInput, NotFound
-from penstock.core.nouns import Health, Job, Run
+from penstock.core.nouns import Health, Job, Run, Warning_
 from penstock.core.status import TERMINAL, JobStatus, one_of
 from penstock.queue.ground import Ground
 from penstock.store import doctor as checks
@@ -108,8 +108,9 @@ def doctor(ground: Ground) -> Health:
 
     with ground.db.read(patient=True) as tx:
         found = [*checks.violations(tx, ground.config.grace_seconds), *pipelines.violations(tx)]
+        missed = [Warning_("engine without what Penstock needs", message) for message in ground.db.missing]
         unserved = served.warnings(tx, 2 * ground.config.lease_seconds)
-        warned = [*checks.warnings(tx), *unserved, *pipelines.warnings(tx)]
+        warned = [*missed, *checks.warnings(tx), *unserved, *pipelines.warnings(tx)]
         return Health(tuple(found), tuple(warned), len(checks.CHECKS) + 1)
 
 

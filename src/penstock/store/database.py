@@ -25,9 +25,10 @@ from sqlalchemy.sql import ColumnElement, Executable
 from penstock.core.clock import Clock
 from penstock.core.errors import DatabaseUnavailable, InvalidInput
 from penstock.store import failpoints, urls
+from penstock.store.adopted import adopt
 from penstock.store.dialects import Dialect, dialect_for, link
 from penstock.store.dialects.base import Bare
-from penstock.store.dialects.sqlite import begin_to_write
+from penstock.store.dialects.sqlite import begin_to_write, is_prepared
 from penstock.store.dialects.sqlite_file import FileLost
 from penstock.store.faults import is_disconnect, is_left, is_read_only, is_transient, translated
 from penstock.store.guest import guest_connection
@@ -113,7 +114,7 @@ class Database:
     ) -> None:
         """With `beside`, an engine is only the example for connections of our own; else its own connections are used."""
         self._given = url
-        self._owns_engine = beside or not isinstance(url, Engine)
+        self.owns_engine = beside or not isinstance(url, Engine)
         if not isinstance(url, Engine):
             self.engine = make_engine(url, pool_size=pool_size, busy_timeout=busy_timeout)
         elif beside:
@@ -121,11 +122,18 @@ class Database:
         else:
             self.engine = url
         self.dialect = dialect_for(self.engine.dialect.name, injected_clock=clock is not None)
+        self.missing: tuple[str, ...] = ()
+        """What an engine of the caller's could not give, in sentences."""
+        if not self.owns_engine and self.dialect.name == "sqlite" and not is_prepared(self.engine):
+            adopted = adopt(
+                self.engine, lambda given: self.dialect.engine_beside(given, create_engine, pool_size, busy_timeout)
+            )
+            self.engine, self.owns_engine, self.missing = adopted.engine, adopted.is_ours, adopted.missing
         self.clock = clock
         self.busy_timeout = busy_timeout
         self.statement_seconds = statement_seconds
         """How long one of our own short statements may take on PostgreSQL before its connection is given up as hung."""
-        self.has_short_way = self._owns_engine and self.dialect.has_short_way(self.engine)
+        self.has_short_way = self.owns_engine and self.dialect.has_short_way(self.engine)
         """Whether `at_once` may be used: on an engine of our own making, whose driver and settings we know."""
         self._marks = {"penstock_own": True} if self.has_short_way else {}
         self._at_hand: list[tuple[int, Any]] = []
@@ -190,11 +198,11 @@ class Database:
     @contextmanager
     def _connected(self, patient: bool) -> Iterator[Connection]:
         self._renew()
-        if not self._owns_engine:
+        if not self.owns_engine:
             self._still_there()  # an engine that is not ours would create a file that is gone
         with translated(self.url), self.engine.connect() as conn:
             driver = conn.connection.dbapi_connection
-            if not self._owns_engine:
+            if not self.owns_engine:
                 self.dialect.settle(driver)
             self._pooled = self._pooled or link.is_pooled(driver)
             with self.dialect.patience(driver, None if patient else self.statement_seconds):
@@ -218,7 +226,7 @@ class Database:
         while self._at_hand:
             with suppress(IndexError):
                 self._at_hand.pop()[1].invalidate()
-        if self._owns_engine and time.monotonic() - self._left_at > LEAVE_SECONDS:
+        if self.owns_engine and time.monotonic() - self._left_at > LEAVE_SECONDS:
             self._left_at = time.monotonic()
             self.engine.dispose()
 
@@ -400,7 +408,7 @@ class Database:
             leave()
         while self._at_hand:
             self._at_hand.pop()[1].close()
-        if self._owns_engine:
+        if self.owns_engine:
             self.engine.dispose()
 
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TypeVar
 
-from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from penstock.store.database import Database, Tx
@@ -25,7 +24,7 @@ class Borrowed(Database):
     def __init__(self, db: Database, tx: Tx) -> None:
         self.__dict__.update(db.__dict__)
         self._tx = tx
-        self._owns_engine = self.has_short_way = False
+        self.owns_engine = self.has_short_way = False
 
     @contextmanager
     def read(self, *, patient: bool = False) -> Iterator[Tx]:
@@ -57,11 +56,11 @@ def savepoint(tx: Tx) -> Iterator[None]:
 def beside(db: Database) -> Iterator[Database]:
     """The same database, for a transaction beside one that the caller has open. If the engine is the caller's, so is its pool:
     every connection of it may be held by threads that wait here for one more. So this one is not taken from the pool."""
-    if db._owns_engine:
+    if db.owns_engine:
         yield db
         return
-    pool = db.engine.pool.recreate()
+    other = db.beside(1, db.statement_seconds)
     try:
-        yield Database(Engine(pool, db.engine.dialect, db.engine.url), db.clock, busy_timeout=db.busy_timeout)
+        yield other
     finally:
-        pool.dispose()
+        other.close()

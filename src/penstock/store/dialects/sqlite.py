@@ -54,6 +54,11 @@ from penstock.store.hot import (
 from penstock.store.types import UtcTime, from_micros, json_object, to_micros
 
 
+def is_prepared(engine: Engine) -> bool:
+    """Whether the engine's connections are as we need them, because we made it."""
+    return bool(event.contains(engine, "begin", _begin))
+
+
 def _listened(engine: Engine) -> Engine:
     event.listen(engine, "connect", _prepare_connection)
     event.listen(engine, "begin", _begin)
