@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 import penstock.pipeline as dj
 from penstock import Config, Context, Job, Penstock
-from penstock.core.status import JobStatus
+from penstock.core.status import JobStatus, RunStatus
 from penstock.pipeline.connection import forget_connections
 from penstock.pipeline.runner import populate_job
 from penstock.worker import Worker
@@ -152,6 +153,37 @@ def test_runs_of_every_kind_are_reported_after_an_outage(
         [run] = app.jobs.runs(jobs[1].id)
         assert [artifact["kind"] for artifact in run.artifacts] == ["early", "late"]
         assert_all_reported(app, worker, [plain.enqueue() for _ in range(20)])
+
+
+@pytest.mark.parametrize("when", ["before", "inside"])
+def test_an_outage_costs_a_run_with_its_own_transaction_no_attempt(
+    app: Penstock, runs: Runs, outage: Outage, backend: str, when: str
+) -> None:
+    """Its effect happens once, in the run that could be finished."""
+    if when == "inside" and backend == "sqlite":
+        return  # the run itself holds the one write lock: nobody else can
+    with app.db.write() as tx:
+        tx.run(text("CREATE TABLE ledger (job text)"))
+
+    @app.job(key="pay", max_attempts=1)
+    def pay(ctx: Context) -> int:
+        if when == "before" and ctx.attempt == 1:
+            runs.wait()
+        with ctx.transaction() as conn:
+            conn.execute(text("INSERT INTO ledger VALUES (:job)"), {"job": str(ctx.job_id)})
+            if when == "inside" and ctx.attempt == 1:
+                runs.wait()
+        return ctx.attempt
+
+    jobs = [pay.enqueue() for _ in range(4)]
+    with working(app, runs) as worker:
+        end_without_database(worker, runs, outage, len(jobs))
+        assert_all_reported(app, worker, jobs)
+    for job in jobs:
+        first, *_, last = app.jobs.runs(job.id)
+        assert first.status is RunStatus.FAILED and last.status is RunStatus.SUCCEEDED
+    with app.db.read() as tx:
+        assert sorted(row.job for row in tx.rows(text("SELECT job FROM ledger"))) == sorted(str(job.id) for job in jobs)
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
-"""A machine that has no descriptors left cannot start a process. It says so, leaves nothing open, and starts the next."""
+"""A machine that has no descriptors left cannot start a process: that is no fault of the job, and costs it no attempt."""
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from penstock.core.outcomes import Failed, Outcome, Succeeded
 from penstock.run.command import CommandRunner
 from penstock.run.commands import parse_commands
 from penstock.run.python import PythonRunner
+from penstock.run.spawn import is_exhausted
 from tests.run import jobs
 from tests.run.support import Desk, claim
 
@@ -57,7 +59,7 @@ def something_was_started() -> None:
 
 @pytest.mark.parametrize("left", [0, 1, 2, 3, 4, 5])
 @pytest.mark.parametrize("how", [by_command, by_process])
-def test_a_start_that_fails_leaves_nothing_open(
+def test_no_descriptors_left_is_no_fault_of_the_job(
     how: Callable[[], tuple[Callable[[], Outcome], Callable[[], None]]], left: int
 ) -> None:
     run, close = how()
@@ -67,8 +69,12 @@ def test_a_start_that_fails_leaves_nothing_open(
             outcome = run()
         assert isinstance(outcome, Failed)
         assert "Too many open files" in outcome.error
-        assert not outcome.fatal
+        assert outcome.blameless and not outcome.fatal
         assert open_descriptors() == before, "a descriptor was left open by what could not be started"
         assert isinstance(run(), Succeeded)
     finally:
         close()
+
+
+def test_a_program_that_is_not_there_is_a_fault() -> None:
+    assert not is_exhausted(FileNotFoundError(errno.ENOENT, "No such file or directory"))

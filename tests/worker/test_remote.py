@@ -11,6 +11,7 @@ import pytest
 
 from penstock import Penstock
 from penstock.client import Client
+from penstock.core.errors import DatabaseUnavailable
 from penstock.core.redact import Redactor
 from penstock.queue.access import create_token
 from penstock.run.context import Context
@@ -267,3 +268,14 @@ def test_shutdown_stops_what_goes_on_and_reports_it(site: Site) -> None:
         eventually(lambda: site.stopped, PATIENCE, "the order to stop")
     assert "shut down" in site.stopped[0]
     assert site.app.jobs.get(job.id).status == "queued"
+
+
+def test_a_database_that_is_away_costs_the_job_no_attempt(site: Site) -> None:
+    def work(ctx: Context) -> int:
+        if ctx.attempt == 1:
+            raise DatabaseUnavailable("The database does not answer.")
+        return ctx.attempt
+
+    site.offer("work", work, max_attempts=1, retry_policy={"base": 0.01})
+    with site.worker():
+        assert ended(site.app, site.app.enqueue("work"), 60).result == 2

@@ -235,7 +235,7 @@ class Calls:
 
     @staticmethod
     def fail(job_id: Id, run_id: Id, error: str, **report: Any) -> Ask[worker.Recorded]:
-        """kind, fatal, by_shutdown, delay_seconds, exit_code, stdout_tail, stderr_tail, artifacts."""
+        """kind, fatal, by_shutdown, blameless, delay_seconds, exit_code, stdout_tail, stderr_tail, artifacts."""
         body = worker.Fail(run_id=UUID(str(run_id)), error=error, **report)
         return _again(_post(f"/worker/jobs/{job_id}/fail", _model(worker.Recorded), body))
 

@@ -18,6 +18,7 @@ from penstock.run.commands import Command, Limits, Misfit
 from penstock.run.context import Control, stopped
 from penstock.run.guardian import guardian
 from penstock.run.process import Ended, Ending, Order, run_process, signal_name
+from penstock.run.spawn import is_exhausted
 
 MB = 1024 * 1024
 
@@ -120,7 +121,8 @@ def _limits(limits: Limits) -> dict[int, int]:
 def _not_started(command: Command, error: OSError) -> Failed:
     if error.errno == errno.E2BIG:
         return Failed(f"The arguments of {command.key!r} are too long for this system.", fatal=True)
-    return Failed(f"{command.program} could not be started: {error.strerror or error}.")
+    why = f"{command.program} could not be started: {error.strerror or error}."
+    return Failed(why, blameless=is_exhausted(error))
 
 
 def _outcome(command: Command, ended: Ended, control: Control, timeout: float | None) -> Outcome:

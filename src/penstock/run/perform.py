@@ -11,7 +11,13 @@ import structlog
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from penstock.core.cause import causing_job
-from penstock.core.errors import InvalidPayload
+from penstock.core.errors import (
+    DatabaseFull,
+    DatabaseLocked,
+    DatabaseReadOnly,
+    DatabaseUnavailable,
+    InvalidPayload,
+)
 from penstock.core.outcomes import (
     NOTHING,
     Evidence,
@@ -31,6 +37,8 @@ from penstock.run.context import Context, Control, running, stopped
 from penstock.run.output import TAIL_BYTES
 
 MAX_ERROR = 2000
+AWAY = (DatabaseUnavailable, DatabaseLocked, DatabaseFull, DatabaseReadOnly)
+"""What Penstock itself raises in a job while its database cannot be used: no fault of the job."""
 
 _log: Any = structlog.get_logger("penstock.worker")
 
@@ -106,7 +114,8 @@ def _raised(error: BaseException, context: Context, control: Control, redactor: 
     if control.canceled.is_set():
         return stopped(control, evidence)
     summary = "".join(traceback.format_exception_only(type(error), error)).strip()
-    return Failed(_masked(summary, context, redactor)[:MAX_ERROR], evidence=evidence)
+    away = isinstance(error, AWAY)
+    return Failed(_masked(summary, context, redactor)[:MAX_ERROR], evidence=evidence, blameless=away)
 
 
 def _masked(text: str, context: Context, redactor: Redactor) -> str:

@@ -19,7 +19,7 @@ from penstock.run.context import Context, Control, forwarding, stopped
 from penstock.run.guardian import guardian
 from penstock.run.output import LogFile, Stream
 from penstock.run.process import CHUNK, REFRESH_SECONDS, TICK, signal_name
-from penstock.run.spawn import Child, two_pipes
+from penstock.run.spawn import Child, is_exhausted, two_pipes
 from penstock.run.target import Target
 from penstock.run.wire import Receiver, Sender, unpack
 
@@ -46,7 +46,8 @@ class Pool:
         try:
             process = self._take()
         except OSError as error:
-            return Failed(f"No process could be started for the job: {error.strerror or error}.")
+            why = f"No process could be started for the job: {error.strerror or error}."
+            return Failed(why, blameless=is_exhausted(error))
         try:
             outcome = _Watch(process, claim, control, redactor, self._kill_grace).follow(target)
         except BaseException:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import resource
 import shutil
@@ -107,6 +108,15 @@ class Child:
 
     def _leaves_something(self) -> bool:
         return self._tree.group_lives() or (self._cell is not None and self._cell.populated())
+
+
+EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM, errno.ENOSPC})
+"""What the machine has run out of when nothing can be started. It passes, and is no fault of the job."""
+
+
+def is_exhausted(error: OSError) -> bool:
+    """Whether a process could not be started because the machine has no descriptors, processes, memory or space left."""
+    return error.errno in EXHAUSTED
 
 
 def two_pipes() -> tuple[tuple[int, int], tuple[int, int]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import exc
-from sqlalchemy.engine import URL
+from sqlalchemy.engine import URL, make_url
 
 from penstock.core.errors import (
     DatabaseCorrupt,
@@ -26,6 +26,8 @@ READ_ONLY = "25006"
 LEAVE_SQLSTATES = {READ_ONLY, "57P01", "57P02", "57P03"}
 """Read-only, although it was not when we connected; shut down by its operator; by a crash; not yet, or no longer, open."""
 ACTIVE_DEDUPE = "uq_penstock_jobs_active_dedupe"
+PASSING = (DatabaseUnavailable, DatabaseLocked, DatabaseFull, DatabaseReadOnly)
+_NOWHERE = make_url("sqlite://")
 MISSING_TABLE = "Penstock's tables are not there. Run: penstock db upgrade"
 
 
@@ -139,3 +141,12 @@ def is_refused(error: BaseException) -> bool:
     if isinstance(error, exc.DBAPIError):
         return isinstance(error, exc.DataError | exc.IntegrityError | exc.ProgrammingError) and not is_disconnect(error)
     return isinstance(error, exc.StatementError | TypeError | ValueError | ArithmeticError | RecursionError)
+
+
+def is_outage(error: BaseException) -> bool:
+    """Whether the database was away, locked, full or only out of luck: no fault of what was asked of it."""
+    if isinstance(error, DatabaseError):
+        return isinstance(error, PASSING)
+    if not isinstance(error, exc.DBAPIError):
+        return is_disconnect(error)
+    return is_disconnect(error) or is_transient(error) or isinstance(translate(error, _NOWHERE), PASSING)

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 from penstock.core.nouns import Claim
@@ -13,6 +14,7 @@ from penstock.core.outcomes import Failed, Outcome, Skipped, Succeeded
 from penstock.queue.ground import Ground
 from penstock.queue.record import close_in
 from penstock.store.database import Tx
+from penstock.store.faults import is_outage
 
 LEASE_LOST = "its lease was lost: another worker may have taken the job up"
 
@@ -52,7 +54,7 @@ class RunControl:
     """One run in this worker's hands; the `Control` that its runner is given."""
 
     __slots__ = (
-        "_beat", "_new_artifacts", "_transaction", "abandoned", "by_shutdown", "canceled", "claim", "claimed_at", "ended",
+        "_beat", "_new_artifacts", "_outage", "_transaction", "abandoned", "by_shutdown", "canceled", "claim", "claimed_at", "ended",
         "ended_at", "ground", "lost", "outcome", "progress", "reason", "renewed_at", "seconds", "started_at", "tails",
         "timeout", "touched",
     )  # fmt: skip
@@ -90,6 +92,8 @@ class RunControl:
         self._beat = beat
         self._new_artifacts: list[Mapping[str, Any]] = []
         self._transaction: _Transaction | None = None
+        self._outage = False
+        """Whether the run's own transaction broke because the database went away."""
 
     @property
     def labels(self) -> dict[str, Any]:
@@ -164,8 +168,9 @@ class RunControl:
         held = self._transaction
         try:
             yield held.tx.conn
-        except BaseException:
+        except BaseException as error:
             self._transaction = None
+            self._outage = is_outage(error)
             held.rollback()
             raise
 
@@ -173,6 +178,8 @@ class RunControl:
         """End the run's own transaction with it. None when the run was recorded in that transaction; else what is
         left to report."""
         held, self._transaction = self._transaction, None
+        if self._outage and isinstance(outcome, Failed):
+            outcome = replace(outcome, blameless=True)
         if held is None:
             return outcome
         if not isinstance(outcome, Succeeded | Skipped):
@@ -183,7 +190,7 @@ class RunControl:
             lost = close_in(self.ground, held.tx, [(claim.job_id, claim.run_id, outcome)], claim.worker_id)
         except Exception as error:
             held.rollback()
-            return Failed(f"its transaction could not be finished: {error}")
+            return Failed(f"its transaction could not be finished: {error}", blameless=is_outage(error))
         if lost:
             held.rollback()
             self.lose()
@@ -192,7 +199,7 @@ class RunControl:
             held.commit()
         except Exception as error:
             # If it was committed after all, the run is closed, and this report of it is refused.
-            return Failed(f"its transaction could not be committed: {error}")
+            return Failed(f"its transaction could not be committed: {error}", blameless=is_outage(error))
         return None
 
 

@@ -71,10 +71,9 @@ class Executors:
                 begun.began(place, control.claim.run_id)
                 try:
                     outcome = execute(control, self._runners)
-                except (
-                    BaseException
-                ) as error:  # the run is over whatever happened, and this thread is needed for the next
-                    outcome = Failed(f"the worker failed to end it: {type(error).__name__}: {error}")
+                except BaseException as error:
+                    # The run is over whatever happened, and this thread is needed for the next.
+                    outcome = Failed(f"the worker failed to end it: {type(error).__name__}: {error}", blameless=True)
                 begun.ended(place, control.claim.run_id)
             if control.end(outcome):
                 inbox.put(control)

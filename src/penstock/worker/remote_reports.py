@@ -81,7 +81,9 @@ def hand_in(desk: Reports, claim: Claim, outcome: Outcome) -> None:
         case Skipped(reason=reason):
             desk.complete(job, run, skipped=True, reason=reason[:1000], **evidence)
         case Failed():
-            given = {} if outcome.delay is None else {"delay_seconds": outcome.delay}
+            given: dict[str, Any] = {} if outcome.delay is None else {"delay_seconds": outcome.delay}
+            if outcome.blameless:  # an older service does not know the word
+                given["blameless"] = True
             desk.fail(job, run, outcome.error[:MAX_ERROR] or "failed", fatal=outcome.fatal, **given, **evidence)
         case TimedOut(error=error):
             desk.fail(job, run, error[:MAX_ERROR] or "timed out", kind="timeout", **evidence)

@@ -2276,6 +2276,11 @@ export interface components {
                 [key: string]: unknown;
             }[];
             /**
+             * Blameless
+             * @default false
+             */
+            blameless: boolean;
+            /**
              * By Shutdown
              * @default false
              */

@@ -171,6 +171,7 @@ class Fail(RunEvidence):
     kind: Literal["failed", "timeout", "canceled", "snoozed"] = "failed"
     fatal: Flag = False
     by_shutdown: Flag = False
+    blameless: Flag = False
     delay_seconds: Annotated[float, Field(ge=0, le=365 * 86400)] | None = None
 
 

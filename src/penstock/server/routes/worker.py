@@ -221,5 +221,5 @@ def fail_job(call: Caller, job_id: UUID, body: wire.Fail) -> wire.Recorded:
                 raise InvalidInput("A snoozed run says for how long: delay_seconds.")
             outcome = Snoozed(body.delay_seconds, error, evidence)
         case _:
-            outcome = Failed(error, body.fatal, body.delay_seconds, evidence=evidence)
+            outcome = Failed(error, body.fatal, body.delay_seconds, evidence=evidence, blameless=body.blameless)
     return _close(call, job_id, body.run_id, outcome)
