@@ -212,6 +212,17 @@ class TestHeartbeat:
             app.queue.heartbeat(old)
         assert everything(app) == before
 
+    def test_of_two_runs_of_one_job_the_old_one_is_lost(self, app: Penstock, clock: ManualClock) -> None:
+        numbered(app, [1])
+        old = claim_one(app)
+        clock.advance(31)
+        app.recover()
+        clock.advance(10)
+        new = claim_one(app)
+        with pytest.raises(LeaseLost) as lost:
+            app.queue.heartbeat([old, new])
+        assert lost.value.run_ids == (old.run_id,)
+
     def test_nothing_held_is_nothing_lost(self, app: Penstock) -> None:
         assert app.queue.heartbeat([]) == []
 

@@ -28,6 +28,7 @@ class Desk:
         self.tails: list[tuple[str, str]] = []
         self.artifacts: list[Mapping[str, Any]] = []
         self.heartbeats = 0
+        self.pids: list[int] = []
         self.transactions: list[str] = []
 
     def cancel(self, reason: str = "asked to", by_shutdown: bool = False) -> None:
@@ -39,6 +40,9 @@ class Desk:
 
     def report_tails(self, stdout: str, stderr: str) -> None:
         self.tails.append((stdout, stderr))
+
+    def report_pid(self, pid: int) -> None:
+        self.pids.append(pid)
 
     def add_artifact(self, artifact: Mapping[str, Any]) -> None:
         self.artifacts.append(artifact)

@@ -210,14 +210,16 @@ def close_as_another(site: Site, tx: Any, job_id: Any, run_id: Any) -> None:
     assert not close_in(site.app.ground, tx, [(job_id, run_id, Failed("recovered by another"))])
 
 
-def test_what_cannot_be_stored_is_reported_as_that(site: Site) -> None:
+def test_work_whose_result_cannot_be_stored_is_done(site: Site) -> None:
     site.offer("surrogate", lambda _ctx: {"text": "\ud800"}, max_attempts=3)
     site.offer("large", lambda _ctx: "x" * 3_000_000, max_attempts=3)
     jobs = [site.app.enqueue("surrogate"), site.app.enqueue("large")]
     with site.worker():
         found = [ended(site.app, job, PATIENCE) for job in jobs]
-    assert [job.status for job in found] == ["dead_letter", "dead_letter"]
-    assert all(job.last_error for job in found)
+    assert [(job.status, job.result, job.attempt_no) for job in found] == [("succeeded", None, 1)] * 2
+    for job in found:
+        [run] = site.app.jobs.runs(job.id)
+        assert "result" in (run.stderr_tail or "")
 
 
 def test_progress_that_the_service_refuses_costs_no_lease(site: Site) -> None:

@@ -17,6 +17,8 @@ class Evidence:
     stderr_tail: str | None = None
     artifacts: Sequence[Mapping[str, Any]] = ()
     log_path: str | None = None
+    pid: int | None = None
+    """The process that did the work, where it had one of its own."""
 
 
 NOTHING = Evidence()

@@ -139,7 +139,10 @@ def _create(path: Path) -> mmap.mmap | None:
         if path.parent.is_symlink() or (hasattr(os, "getuid") and found.st_uid != os.getuid()) or found.st_mode & 0o022:
             return None  # somebody else's, who could write to it
         with path.open("w+b") as file:
-            file.truncate((PLACES + ENDED) * ID_BYTES)
+            size = (PLACES + ENDED) * ID_BYTES
+            file.truncate(size)
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, size)  # where there is no room, writing to the map would kill us
             return mmap.mmap(file.fileno(), 0)
     except (OSError, ValueError):
         return None

@@ -171,7 +171,7 @@ def heartbeat(
     pairs = [(claim.job_id, claim.run_id) for claim in held]
     lease = _lease(ground, lease_seconds)
     kept, asked = ground.db.transact(lambda tx: claims.heartbeat(tx, pairs, lease, begun), retry_disconnects=True)
-    return [c for c in held if c.job_id not in kept], [c for c in held if c.job_id in asked]
+    return [c for c in held if c.run_id not in kept], [c for c in held if c.run_id in asked]
 
 
 def release(ground: Ground, unstarted: Sequence[Claim]) -> int:

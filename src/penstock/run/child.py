@@ -56,6 +56,9 @@ class ChildControl:
     def report_tails(self, stdout: str, stderr: str) -> None:
         """The worker reads this process's output itself."""
 
+    def report_pid(self, pid: int) -> None:
+        """The worker knows this process already."""
+
     def add_artifact(self, artifact: Mapping[str, Any]) -> None:
         self._sender.send(artifact=artifact)
 

@@ -167,4 +167,5 @@ def _evidence(ended: Ended) -> Evidence:
         stdout_tail=ended.stdout,
         stderr_tail=stderr + note,
         log_path=ended.log_path,
+        pid=ended.pid,
     )

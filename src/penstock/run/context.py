@@ -51,6 +51,9 @@ class Control(Protocol):
     def report_tails(self, stdout: str, stderr: str) -> None:
         """Keep the newest tails of the output, already redacted."""
 
+    def report_pid(self, pid: int) -> None:
+        """Keep the id of the process that the run has of its own, for whoever looks for it while it runs."""
+
     def add_artifact(self, artifact: Mapping[str, Any]) -> None:
         """Show an artifact while the run goes on. The outcome's evidence lists all of them again."""
 

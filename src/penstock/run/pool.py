@@ -153,6 +153,7 @@ class _Watch:
         # A process that has just died cannot be told; its end is seen below
         with contextlib.suppress(BrokenPipeError):
             self._process.sender.send(**self._request(target))
+        self._control.report_pid(self._process.child.pid)
         while self._done is None and not self._closed:
             self._hear(TICK)
             stopped_by = self._stop_when_due()
@@ -262,7 +263,13 @@ class _Watch:
         return Failed(f"The process of the job {how} before the job had ended.", evidence=self._evidence(code))
 
     def _evidence(self, exit_code: int | None = None) -> Evidence:
-        return Evidence(exit_code, self._out.tail.text(), self._err.tail.text(), tuple(self._artifacts))
+        return Evidence(
+            exit_code,
+            self._out.tail.text(),
+            self._err.tail.text(),
+            tuple(self._artifacts),
+            pid=self._process.child.pid,
+        )
 
     def _with_tails(self, outcome: Outcome) -> Outcome:
         self._err.tail.write((outcome.evidence.stderr_tail or "").encode())

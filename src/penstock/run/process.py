@@ -66,6 +66,7 @@ class Ended:
     log_path: str | None
     trouble: str | None
     """What could not be kept of the log, and why."""
+    pid: int
 
 
 def run_process(order: Order, control: Control) -> Ended:
@@ -128,6 +129,7 @@ class _Watch:
     def follow(self) -> Ended:
         for fd in self._streams:
             self._poll.register(fd, select.POLLIN)
+        self._control.report_pid(self._child.pid)
         handle = _process_handle(self._child.pid)
         try:
             if handle is None:
@@ -210,6 +212,7 @@ class _Watch:
             self._err.tail.text(),
             str(self._log.path) if self._log.path else None,
             self._log.trouble,
+            self._child.pid,
         )
 
 

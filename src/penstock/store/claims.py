@@ -84,17 +84,20 @@ def heartbeat(
     tx: Tx, pairs: Sequence[tuple[UUID, UUID]], lease_seconds: float, begun: Sequence[bool] | None = None
 ) -> tuple[set[UUID], set[UUID]]:
     """Extend the leases of (job, run) pairs that are still ours, and note which of them have begun: all unless told. Return
-    the jobs that are still held, and those that were asked to stop."""
+    the runs that are still held, and those whose job was asked to stop."""
     known = [True] * len(pairs) if begun is None else begun
     extended = tx.dialect.heartbeat(tx.conn, tx.moment, pairs, lease_seconds, known)
-    kept = {job_id for job_id, _ in extended}
-    asked = {job_id for job_id, cancel in extended if cancel}
-    missing = [run_id for job_id, run_id in pairs if job_id not in kept]
+    kept = {run_id for run_id, _ in extended}
+    asked = {run_id for run_id, cancel in extended if cancel}
+    missing = [(job_id, run_id) for job_id, run_id in pairs if run_id not in kept]
     if missing:
         # A row that somebody holds at this moment was passed by, not lost: it is ours while it carries our run.
-        ours = select(jobs.c.id).where(jobs.c.run_id.in_(missing), in_status(JobStatus.RUNNING))
-        job_ids = [job_id for job_id, _ in pairs if job_id not in kept]
-        kept |= {row.id for row in tx.rows(ours.where(jobs.c.id.in_(job_ids)))}
+        ours = select(jobs.c.run_id).where(
+            jobs.c.id.in_([job_id for job_id, _ in missing]),
+            jobs.c.run_id.in_([run_id for _, run_id in missing]),
+            in_status(JobStatus.RUNNING),
+        )
+        kept |= {row.run_id for row in tx.rows(ours)}
     return kept, asked
 
 
@@ -244,6 +247,17 @@ def report_tails(tx: Tx, job_id: UUID, run_id: UUID, stdout: str | None, stderr:
             update(runs)
             .where(runs.c.job_id == job_id, runs.c.id == run_id, run_in_status(RunStatus.RUNNING))
             .values(stdout_tail=stdout, stderr_tail=stderr)
+        )
+    )
+
+
+def report_pid(tx: Tx, job_id: UUID, run_id: UUID, pid: int) -> bool:
+    """Note which process an open run has."""
+    return bool(
+        tx.count(
+            update(runs)
+            .where(runs.c.job_id == job_id, runs.c.id == run_id, run_in_status(RunStatus.RUNNING))
+            .values(pid=pid)
         )
     )
 

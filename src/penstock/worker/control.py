@@ -55,7 +55,7 @@ class RunControl:
 
     __slots__ = (
         "_beat", "_new_artifacts", "_outage", "_transaction", "abandoned", "by_shutdown", "canceled", "claim", "claimed_at", "ended",
-        "ended_at", "ground", "lost", "outcome", "progress", "reason", "renewed_at", "seconds", "started_at", "tails",
+        "ended_at", "ground", "lost", "outcome", "pid", "progress", "reason", "renewed_at", "seconds", "started_at", "tails",
         "timeout", "touched",
     )  # fmt: skip
 
@@ -86,6 +86,8 @@ class RunControl:
         """Whether its lease is no longer extended, because it ended long ago and could not be reported."""
         self.outcome: Outcome | None = None
         """What is to be reported once the run has ended; None if the run's own transaction recorded it."""
+        self.pid: int | None = None
+        """The process of its own that the run has, until that is written."""
         self.progress: dict[str, Any] | None = None
         self.tails: tuple[str, str] | None = None
         self.touched = touched
@@ -134,6 +136,10 @@ class RunControl:
 
     def report_tails(self, stdout: str, stderr: str) -> None:
         self.tails = (stdout, stderr)
+        self.touched(self)
+
+    def report_pid(self, pid: int) -> None:
+        self.pid = pid
         self.touched(self)
 
     def add_artifact(self, artifact: Mapping[str, Any]) -> None:

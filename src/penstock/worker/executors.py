@@ -68,13 +68,15 @@ class Executors:
             if self._is_too_late_for(control):
                 outcome: Outcome | None = Canceled(control.reason, by_shutdown=control.by_shutdown)
             else:
-                begun.began(place, control.claim.run_id)
                 try:
+                    begun.began(place, control.claim.run_id)
                     outcome = execute(control, self._runners)
                 except BaseException as error:
                     # The run is over whatever happened, and this thread is needed for the next.
                     outcome = Failed(f"the worker failed to end it: {type(error).__name__}: {error}", blameless=True)
-                begun.ended(place, control.claim.run_id)
+                finally:
+                    with suppress(Exception):
+                        begun.ended(place, control.claim.run_id)
             if control.end(outcome):
                 inbox.put(control)
 

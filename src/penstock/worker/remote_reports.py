@@ -99,5 +99,6 @@ def _sent(evidence: Evidence) -> dict[str, Any]:
         "exit_code": evidence.exit_code,
         "stdout_tail": None if evidence.stdout_tail is None else evidence.stdout_tail[-MAX_TAIL:],
         "stderr_tail": None if evidence.stderr_tail is None else evidence.stderr_tail[-MAX_TAIL:],
+        "pid": evidence.pid,
         "artifacts": [dict(artifact) for artifact in evidence.artifacts][:100],
     }

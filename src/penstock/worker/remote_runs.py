@@ -77,6 +77,10 @@ class RemoteControl:
         with self._lock:
             self._news |= {"stdout_tail": stdout[-MAX_TAIL:], "stderr_tail": stderr[-MAX_TAIL:]}
 
+    def report_pid(self, pid: int) -> None:
+        with self._lock:
+            self._news["pid"] = pid
+
     def add_artifact(self, artifact: Mapping[str, Any]) -> None:
         """Nothing to do: the outcome's evidence lists all of them."""
 

@@ -22,10 +22,11 @@ class _Said(NamedTuple):
     progress: dict[str, Any] | None
     tails: tuple[str, str] | None
     artifacts: list[dict[str, Any]]
+    pid: int | None
 
     @classmethod
     def by(cls, control: RunControl) -> _Said:
-        return cls(control, control.progress, control.tails, control.new_artifacts)
+        return cls(control, control.progress, control.tails, control.new_artifacts, control.pid)
 
     def write(self, tx: Tx) -> None:
         job_id, run_id = self.control.claim.job_id, self.control.claim.run_id
@@ -35,6 +36,8 @@ class _Said(NamedTuple):
             claims.report_tails(tx, job_id, run_id, *self.tails)
         if self.artifacts:
             claims.append_artifacts(tx, job_id, run_id, self.artifacts)
+        if self.pid is not None:
+            claims.report_pid(tx, job_id, run_id, self.pid)
 
     def forget(self) -> None:
         """It is written; what the run said since is not."""
@@ -44,6 +47,8 @@ class _Said(NamedTuple):
         if control.tails is self.tails:
             control.tails = None
         control.artifacts_written(len(self.artifacts))
+        if control.pid == self.pid:
+            control.pid = None
 
 
 class Reporter(Service):

@@ -1603,6 +1603,8 @@ export interface components {
         Beat: {
             /** Lease Seconds */
             lease_seconds?: number | null;
+            /** Pid */
+            pid?: number | null;
             progress?: components["schemas"]["Progress"] | null;
             /**
              * Run Id
@@ -1950,6 +1952,8 @@ export interface components {
             }[];
             /** Exit Code */
             exit_code?: number | null;
+            /** Pid */
+            pid?: number | null;
             /**
              * Reason
              * @default
@@ -2302,6 +2306,8 @@ export interface components {
              * @enum {string}
              */
             kind: "failed" | "timeout" | "canceled" | "snoozed";
+            /** Pid */
+            pid?: number | null;
             /**
              * Run Id
              * Format: uuid
@@ -2592,6 +2598,8 @@ export interface components {
              * Format: uuid
              */
             job_id: string;
+            /** Pid */
+            pid?: number | null;
             progress?: components["schemas"]["Progress"] | null;
             /**
              * Run Id

@@ -86,6 +86,7 @@ class Beat(Request):
     progress: Progress | None = None
     stdout_tail: Tail | None = None
     stderr_tail: Tail | None = None
+    pid: Count | None = None
 
 
 class Beaten(Answer):
@@ -110,6 +111,7 @@ class KeptRun(HeldRun):
     progress: Progress | None = None
     stdout_tail: Tail | None = None
     stderr_tail: Tail | None = None
+    pid: Count | None = None
 
 
 class BeatMany(Request):
@@ -153,6 +155,7 @@ class RunEvidence(Request):
     exit_code: Annotated[int, Field(strict=True, ge=-255, le=2**31 - 1)] | None = None
     stdout_tail: Tail | None = None
     stderr_tail: Tail | None = None
+    pid: Count | None = None
     artifacts: Annotated[list[JsonObject], Field(max_length=100)] = Field(default_factory=list)
 
 

@@ -112,13 +112,11 @@ def heartbeat_jobs(call: Caller, body: wire.BeatMany) -> wire.BeatenMany:
             return set(), set()
         kept, asked = claims.heartbeat(tx, [(run.job_id, run.run_id) for run in ours.values()], lease)
         for run in ours.values():
-            if run.job_id in kept:
+            if run.run_id in kept:
                 _note(tx, run.job_id, run.run_id, run)
         workers = {held.claimed_by for run in ours.values() if (held := found[run.job_id]).claimed_by is not None}
         remote.seen(tx, workers)
-        return {id for id, run in ours.items() if run.job_id in kept}, {
-            id for id, run in ours.items() if run.job_id in asked
-        }
+        return kept, asked
 
     extended, asked = call.ground.db.transact(work, retry_disconnects=True)
     items = [
@@ -139,6 +137,8 @@ def _note(tx: Tx, job_id: UUID, run_id: UUID, said: wire.KeptRun | wire.Beat) ->
         claims.report_progress(tx, job_id, run_id, storable(said.progress.model_dump()))
     if said.stdout_tail is not None or said.stderr_tail is not None:
         claims.report_tails(tx, job_id, run_id, _text(said.stdout_tail), _text(said.stderr_tail))
+    if said.pid is not None:
+        claims.report_pid(tx, job_id, run_id, said.pid)
 
 
 @routes.post("/worker/jobs/release", Need.WORK)
@@ -164,12 +164,12 @@ def heartbeat_job(call: Caller, job_id: UUID, body: wire.Beat) -> wire.Beaten:
     def work(tx: Tx) -> bool:
         worker = _held(call, tx, job_id).claimed_by
         kept, asked = claims.heartbeat(tx, [(job_id, body.run_id)], lease)
-        if job_id not in kept:
+        if body.run_id not in kept:
             raise LeaseLost([body.run_id])
         _note(tx, job_id, body.run_id, body)
         if worker is not None:
             remote.seen(tx, [worker])
-        return job_id in asked
+        return body.run_id in asked
 
     asked = call.ground.db.transact(work)
     return wire.Beaten(job_id=job_id, run_id=body.run_id, cancel_requested=asked, lease_seconds=lease)
@@ -185,7 +185,7 @@ def _evidence(body: wire.RunEvidence) -> Evidence:
         plain("artifacts", artifact)
     return Evidence(
         exit_code=body.exit_code, stdout_tail=_text(body.stdout_tail), stderr_tail=_text(body.stderr_tail),
-        artifacts=tuple(body.artifacts),
+        artifacts=tuple(body.artifacts), pid=body.pid,
     )  # fmt: skip
 
 

@@ -397,7 +397,7 @@ def _resolution_row(r: Resolution) -> dict[str, Any]:
     row: dict[str, Any] = {"rs": r.run_status, "js": r.job_status}
     optional = {
         "m": counted_as(r), "e": r.error, "d": r.delay, "res": r.result, "x": evidence.exit_code, "so": evidence.stdout_tail,
-        "se": evidence.stderr_tail, "lp": evidence.log_path, "xa": r.extra_attempts or None, "c": r.crashed or None,
+        "se": evidence.stderr_tail, "lp": evidence.log_path, "p": evidence.pid, "xa": r.extra_attempts or None, "c": r.crashed or None,
         "i": r.interrupted or None, "s": r.suspect or None,
         "a": [dict(artifact) for artifact in evidence.artifacts] or None,
     }  # fmt: skip
@@ -727,7 +727,7 @@ WITH h AS MATERIALIZED (
 )
 UPDATE penstock_jobs j SET lease_expires_at = {{now}} + make_interval(secs => :lease), begun = j.begun OR h.begun
 FROM h WHERE j.id = h.id
-RETURNING j.id, j.cancel_requested_at IS NOT NULL
+RETURNING j.run_id, j.cancel_requested_at IS NOT NULL
 """
 
 # What both ways of closing do once they know which jobs: close the runs, and count. Nothing follows a success.
@@ -752,14 +752,14 @@ _CLOSE_RUNS = """c AS (
 _FOLLOWS = "\n  UNION ALL SELECT tenant_id, definition_key, queue, m, 0 FROM c WHERE m IS NOT NULL"
 _AS_TOLD = """status = u.rs, error = u.e, exit_code = u.x,
     stdout_tail = coalesce(u.so, r.stdout_tail), stderr_tail = coalesce(u.se, r.stderr_tail),
-    artifacts = coalesce(u.a, r.artifacts), log_path = coalesce(u.lp, r.log_path)"""
+    artifacts = coalesce(u.a, r.artifacts), log_path = coalesce(u.lp, r.log_path), pid = coalesce(u.p, r.pid)"""
 _HOOKED = "tenant_id IN (SELECT tenant_id FROM penstock_webhooks WHERE is_enabled)"
 
 _CLOSE = f"""
 WITH f AS MATERIALIZED (
   SELECT * FROM jsonb_to_recordset(CAST(:closings AS jsonb)) AS f(
     j uuid, r uuid, rs text, js text, m text, e text, d float8, res jsonb, x integer, so text, se text, lp text, xa integer, c boolean,
-    i boolean, s boolean, a jsonb)
+    i boolean, s boolean, a jsonb, p integer)
 ), u AS (
   UPDATE penstock_jobs j SET status = f.js, waits_for = CASE f.js WHEN 'queued' THEN 'time' END, slot = false,
     scheduled_for = CASE f.js WHEN 'queued' THEN {{now}} + make_interval(secs => coalesce(f.d, 0)) ELSE j.scheduled_for END,
@@ -770,7 +770,7 @@ WITH f AS MATERIALIZED (
     suspect = f.s IS TRUE OR (f.i IS TRUE AND j.suspect), interruptions = j.interruptions + CASE WHEN f.i THEN 1 ELSE 0 END
   FROM f WHERE j.id = f.j AND j.run_id = f.r AND {_HELD}
   RETURNING j.id, j.run_id, j.tenant_id, j.definition_key, j.queue, j.group_id, j.attempt_no, j.finished_at,
-    greatest(j.queued_at, j.scheduled_for) AS ready_at, f.m, f.rs, f.e, f.x, f.so, f.se, f.a, f.lp
+    greatest(j.queued_at, j.scheduled_for) AS ready_at, f.m, f.rs, f.e, f.x, f.so, f.se, f.a, f.lp, f.p
 ), {_CLOSE_RUNS.replace("{ending}", _AS_TOLD).replace("{follows}", ", u.m").replace("{more}", _FOLLOWS)}
 SELECT u.id, u.run_id, u.tenant_id, u.group_id, u.{_HOOKED} FROM u
 """

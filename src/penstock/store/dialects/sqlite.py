@@ -532,7 +532,7 @@ def _resolution_row(r: Resolution) -> dict[str, Any]:
     evidence = r.evidence
     for key, value in (
         ("e", r.error), ("x", evidence.exit_code), ("so", evidence.stdout_tail), ("se", evidence.stderr_tail),
-        ("lp", evidence.log_path), ("d", r.delay),
+        ("lp", evidence.log_path), ("p", evidence.pid), ("d", r.delay),
     ):  # fmt: skip
         if value is not None:
             row[key] = value
@@ -706,7 +706,7 @@ _HEARTBEAT = (
     " FROM (SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS run, json_extract(value, '$[2]') AS begun"
     "  FROM json_each(:pairs)) AS pair"
     " WHERE penstock_jobs.id = pair.id AND penstock_jobs.run_id = pair.run AND penstock_jobs.status = 'running'"
-    " RETURNING penstock_jobs.id, cancel_requested_at"
+    " RETURNING penstock_jobs.run_id, cancel_requested_at"
 )
 # Likewise: once seen to be ours, they are closed by their row numbers.
 _SUCCESSES = (
@@ -752,10 +752,11 @@ _CLOSE_JOBS = (
 _CLOSE_RUNS = (
     "UPDATE penstock_runs SET status = f.rs, finished_at = max(:now, started_at), error = f.e, exit_code = f.x,"
     " stdout_tail = coalesce(f.so, stdout_tail), stderr_tail = coalesce(f.se, stderr_tail),"
-    " artifacts = coalesce(f.a, artifacts), log_path = coalesce(f.lp, log_path)"
+    " artifacts = coalesce(f.a, artifacts), log_path = coalesce(f.lp, log_path), pid = coalesce(f.p, pid)"
     " FROM (SELECT json_extract(value, '$.j') AS j, json_extract(value, '$.r') AS r, json_extract(value, '$.rs') AS rs,"
     "  json_extract(value, '$.e') AS e, json_extract(value, '$.x') AS x, json_extract(value, '$.so') AS so,"
-    "  json_extract(value, '$.se') AS se, json_extract(value, '$.a') AS a, json_extract(value, '$.lp') AS lp"
+    "  json_extract(value, '$.se') AS se, json_extract(value, '$.a') AS a, json_extract(value, '$.lp') AS lp,"
+    "  json_extract(value, '$.p') AS p"
     "  FROM json_each(:closings)) AS f"
     " WHERE penstock_runs.job_id = f.j AND penstock_runs.id = f.r AND penstock_runs.status = 'running'"
 )
