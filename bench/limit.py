@@ -30,8 +30,9 @@ def postgres_loop(batch: int) -> str:
     """Claim and COMMIT, close and COMMIT, as a worker that has much to do: until nothing is claimed any more."""
     gate = bound(postgresql._GATE, lock=str(postgresql.GATE_LOCK))
     claim = bound(
-        postgresql._claim_sql(False, True, False, True),
+        postgresql._claim_sql(False, True, False, True, by_worker=True),
         queue="'default'", keys=KEYS, limit=str(batch), lease="60", worker="'limit'", pid="1", run_ids="v_new",
+        starting="8", apart="0",
     )  # fmt: skip
     close = bound(
         postgresql._close_successes_sql(False),
@@ -96,11 +97,14 @@ def drain_in_sqlite(url: str, batch: int) -> float:
             conn.execute(sqlite._CLOSE_SUCCESSES, {"numbers": jobs, "now": now})
             conn.execute(sqlite._CLOSE_THEIR_RUNS, {"numbers": runs, "now": now})
         searched = {"queue0": "default", "keys": keys, "limit": batch, "now": now}
-        [(numbers, rows, _)] = conn.execute(find, searched).fetchall()
+        [(numbers, rows, *_)] = conn.execute(find, searched).fetchall()
         found = json.loads(numbers)
         if found:
             pairs = json.dumps(list(zip(found, run_ids, strict=False)))
-            conn.execute(sqlite._TAKE, {"pairs": pairs, "now": now, "lease": now + 60_000_000, "worker": "limit"})
+            begun = {"starting": 8, "apart": 0}
+            conn.execute(
+                sqlite._TAKE, {"pairs": pairs, "now": now, "lease": now + 60_000_000, "worker": "limit", **begun}
+            )
             conn.execute(sqlite._OPEN_RUNS, {"numbers": numbers, "now": now, "worker": "limit", "pid": 1})
         conn.execute("COMMIT")
         if not found:
