@@ -7,7 +7,7 @@ from alembic import op
 
 from penstock.store.migrations.frozen import Id, UtcTime
 
-revision = "0004"
+revision = "0003"
 down_revision = "0002"
 
 
