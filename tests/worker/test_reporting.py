@@ -8,12 +8,14 @@ from functools import partial
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from penstock import Context, Penstock
 from penstock.core.nouns import Claim
 from penstock.core.outcomes import Succeeded
 from penstock.core.status import JobStatus
 from penstock.store import failpoints
+from penstock.store.tables import jobs as jobs_table
 from penstock.worker.control import RunControl
 from penstock.worker.flight import Flight
 from penstock.worker.heartbeat import Heartbeater
@@ -155,3 +157,17 @@ def test_claims_that_cannot_be_given_back_stay_and_run(app: Penstock) -> None:
     finally:
         failpoints.disarm()
     assert app.doctor().clean
+
+
+@pytest.mark.parametrize("backend", ["postgresql"])  # on SQLite there is one writer, and a heartbeat waits for its turn
+def test_a_lease_that_was_passed_by_is_neither_renewed_nor_lost(app: Penstock, held: Any) -> None:
+    control, _flight, beats, _reporter = held
+    beats.extend([control])
+    renewed_at = control.renewed_at
+    with app.db.write() as tx:
+        tx.run(select(jobs_table.c.id).where(jobs_table.c.id == control.claim.job_id).with_for_update())
+        beats.extend([control])
+        assert control.renewed_at == renewed_at
+        assert not control.lost
+    beats.extend([control])
+    assert control.renewed_at > renewed_at

@@ -17,7 +17,7 @@ from penstock.queue.record import Report, check_results, close_in, recorded
 from penstock.store import claims
 from penstock.store.database import Tx
 from penstock.store.faults import is_disconnect
-from penstock.store.hot import ClaimRequest, Rehearsed, Taken
+from penstock.store.hot import Beats, ClaimRequest, Rehearsed, Taken
 
 MAX_BATCH = 1000
 
@@ -163,15 +163,13 @@ def heartbeat(
     held: Sequence[Claim],
     lease_seconds: float | None = None,
     begun: Sequence[bool] | None = None,
-) -> tuple[list[Claim], list[Claim]]:
-    """Extend the leases, and note which runs have begun: all of them unless told. Return the claims that are no longer ours,
-    and those whose job was asked to stop."""
+) -> Beats:
+    """Extend the leases, and note which runs have begun: all of them unless told."""
     if not held:
-        return [], []
+        return Beats(set(), set(), set())
     pairs = [(claim.job_id, claim.run_id) for claim in held]
     lease = _lease(ground, lease_seconds)
-    kept, asked = ground.db.transact(lambda tx: claims.heartbeat(tx, pairs, lease, begun), retry_disconnects=True)
-    return [c for c in held if c.run_id not in kept], [c for c in held if c.run_id in asked]
+    return ground.db.transact(lambda tx: claims.heartbeat(tx, pairs, lease, begun), retry_disconnects=True)
 
 
 def release(ground: Ground, unstarted: Sequence[Claim]) -> int:

@@ -225,10 +225,11 @@ class Queue:
     def heartbeat(self, claims: Claim | Sequence[Claim], lease_seconds: float | None = None) -> list[Claim]:
         """Extend the leases; answers those asked to stop. Raises LeaseLost if any is no longer ours (the others are kept)."""
         held = [claims] if isinstance(claims, Claim) else list(claims)
-        lost, asked = claim.heartbeat(self.ground, held, lease_seconds)
+        beats = claim.heartbeat(self.ground, held, lease_seconds)
+        lost = [each.run_id for each in held if each.run_id not in beats.kept]
         if lost:
-            raise LeaseLost([each.run_id for each in lost])
-        return asked
+            raise LeaseLost(lost)
+        return [each for each in held if each.run_id in beats.asked_to_stop]
 
     def finish(self, claim: Claim, outcome: Outcome) -> None:
         record.finish(self.ground, claim, outcome)

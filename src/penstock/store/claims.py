@@ -16,7 +16,7 @@ from penstock.core.status import JobStatus, RetryMode, RunStatus, WaitsFor
 from penstock.store import failpoints, promote, rows
 from penstock.store.database import Tx
 from penstock.store.dialects import Dialect
-from penstock.store.hot import NOTHING_TAKEN, ClaimRequest, Closed, Closing, Gate, Rehearsed, Success, Taken
+from penstock.store.hot import NOTHING_TAKEN, Beats, ClaimRequest, Closed, Closing, Gate, Rehearsed, Success, Taken
 from penstock.store.tables import definitions, in_status, jobs, run_in_status, runs, tenants
 
 
@@ -82,14 +82,14 @@ def held(tx: Tx, run_ids: Sequence[UUID]) -> list[Claim]:
 
 def heartbeat(
     tx: Tx, pairs: Sequence[tuple[UUID, UUID]], lease_seconds: float, begun: Sequence[bool] | None = None
-) -> tuple[set[UUID], set[UUID]]:
-    """Extend the leases of (job, run) pairs that are still ours, and note which of them have begun: all unless told. Return
-    the runs that are still held, and those whose job was asked to stop."""
+) -> Beats:
+    """Extend the leases of (job, run) pairs that are still ours, and note which of them have begun: all unless told."""
     known = [True] * len(pairs) if begun is None else begun
     extended = tx.dialect.heartbeat(tx.conn, tx.moment, pairs, lease_seconds, known)
-    kept = {run_id for run_id, _ in extended}
+    renewed = {run_id for run_id, _ in extended}
     asked = {run_id for run_id, cancel in extended if cancel}
-    missing = [(job_id, run_id) for job_id, run_id in pairs if run_id not in kept]
+    passed_by: set[UUID] = set()
+    missing = [(job_id, run_id) for job_id, run_id in pairs if run_id not in renewed]
     if missing:
         # A row that somebody holds at this moment was passed by, not lost: it is ours while it carries our run.
         ours = select(jobs.c.run_id).where(
@@ -97,8 +97,8 @@ def heartbeat(
             jobs.c.run_id.in_([run_id for _, run_id in missing]),
             in_status(JobStatus.RUNNING),
         )
-        kept |= {row.run_id for row in tx.rows(ours)}
-    return kept, asked
+        passed_by = {row.run_id for row in tx.rows(ours)}
+    return Beats(renewed, passed_by, asked)
 
 
 def attempts(tx: Tx, pairs: Sequence[tuple[UUID, UUID]]) -> dict[UUID, tuple[Attempt, UUID | None]]:

@@ -168,6 +168,19 @@ class Rehearsed(NamedTuple):
     statements: Any
 
 
+class Beats(NamedTuple):
+    """What a heartbeat found, as run ids. What is in neither of the first two is no longer ours."""
+
+    renewed: set[UUID]
+    passed_by: set[UUID]
+    """Ours, but somebody held the row at that moment, so that the lease was not extended."""
+    asked_to_stop: set[UUID]
+
+    @property
+    def kept(self) -> set[UUID]:
+        return self.renewed | self.passed_by
+
+
 class Gate(NamedTuple):
     """What a claim must know before it claims, read under the lock that keeps it true."""
 

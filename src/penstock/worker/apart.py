@@ -60,9 +60,10 @@ class Apart:
         return since is None or time.monotonic() - since < config.suspect_seconds
 
     def _mark(self, suspect: RunControl) -> bool:
-        """Note in the database that it begins, before it does; whether it is still ours."""
-        gone, _ = heartbeat(self._ground, [suspect.claim], self._lease_seconds, [True])
-        if gone:
+        """Note in the database that it begins, before it does. False if that could not be noted: it is no longer ours, or somebody
+        holds its row at this moment."""
+        beats = heartbeat(self._ground, [suspect.claim], self._lease_seconds, [True])
+        if suspect.claim.run_id not in beats.kept:
             self._flight.suspects.popleft()
             self._flight.land(suspect)
-        return not gone
+        return suspect.claim.run_id in beats.renewed

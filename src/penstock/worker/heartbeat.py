@@ -48,16 +48,15 @@ class Heartbeater(Service):
         """Extend these leases; those that are gone, and those asked to stop, are told so."""
         asked_at = time.monotonic()
         begun = [control.started_at is not None for control in held]
-        gone, asked = heartbeat(self._ground, [control.claim for control in held], self.lease_seconds, begun)
-        lost, stop = {claim.run_id for claim in gone}, {claim.run_id for claim in asked}
+        beats = heartbeat(self._ground, [control.claim for control in held], self.lease_seconds, begun)
         for control in held:
             run_id = control.claim.run_id
-            if run_id not in lost:
+            if run_id in beats.renewed:
                 control.renewed_at = asked_at
-            elif control in self._flight.runs and not control.ended:
+            elif run_id not in beats.passed_by and control in self._flight.runs and not control.ended:
                 self.log.warning("lease_lost", **control.labels)
                 control.lose()
-            if run_id in stop:
+            if run_id in beats.asked_to_stop:
                 control.cancel(ON_REQUEST)
 
     def _given_up(self, control: RunControl) -> bool:

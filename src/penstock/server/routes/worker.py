@@ -54,8 +54,8 @@ def _taken_before(call: Call, run_ids: list[UUID], lease_seconds: float | None) 
     """What a claim took whose answer was lost, with leases that start now."""
     with call.read() as tx:
         found = [each for each in claims.held(tx, run_ids) if _may_hold(call, each.tenant_id, each.queue)]
-    gone, _ = claiming.heartbeat(call.ground, found, lease_seconds)
-    return [each for each in found if each not in gone]
+    kept = claiming.heartbeat(call.ground, found, lease_seconds).kept
+    return [each for each in found if each.run_id in kept]
 
 
 def _queues(call: Call, wanted: list[str] | None) -> list[str] | None:
@@ -110,13 +110,13 @@ def heartbeat_jobs(call: Caller, body: wire.BeatMany) -> wire.BeatenMany:
         }
         if not ours:
             return set(), set()
-        kept, asked = claims.heartbeat(tx, [(run.job_id, run.run_id) for run in ours.values()], lease)
+        beats = claims.heartbeat(tx, [(run.job_id, run.run_id) for run in ours.values()], lease)
         for run in ours.values():
-            if run.run_id in kept:
+            if run.run_id in beats.kept:
                 _note(tx, run.job_id, run.run_id, run)
         workers = {held.claimed_by for run in ours.values() if (held := found[run.job_id]).claimed_by is not None}
         remote.seen(tx, workers)
-        return kept, asked
+        return beats.kept, beats.asked_to_stop
 
     extended, asked = call.ground.db.transact(work, retry_disconnects=True)
     items = [
@@ -163,13 +163,13 @@ def heartbeat_job(call: Caller, job_id: UUID, body: wire.Beat) -> wire.Beaten:
 
     def work(tx: Tx) -> bool:
         worker = _held(call, tx, job_id).claimed_by
-        kept, asked = claims.heartbeat(tx, [(job_id, body.run_id)], lease)
-        if body.run_id not in kept:
+        beats = claims.heartbeat(tx, [(job_id, body.run_id)], lease)
+        if body.run_id not in beats.kept:
             raise LeaseLost([body.run_id])
         _note(tx, job_id, body.run_id, body)
         if worker is not None:
             remote.seen(tx, [worker])
-        return body.run_id in asked
+        return body.run_id in beats.asked_to_stop
 
     asked = call.ground.db.transact(work)
     return wire.Beaten(job_id=job_id, run_id=body.run_id, cancel_requested=asked, lease_seconds=lease)
