@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -22,7 +21,7 @@ import structlog
 from pydantic import BaseModel
 
 from penstock.core.errors import InvalidInput
-from penstock.core.outcomes import Canceled, Failed, Skipped, Snooze, Snoozed, Succeeded, TimedOut
+from penstock.core.outcomes import Canceled, Failed, Outcome, Skipped, Snooze, Snoozed, Succeeded, TimedOut
 from penstock.core.redact import Redactor
 from penstock.run.context import Context
 from penstock.run.python import PythonRunner
@@ -299,14 +298,21 @@ def test_async_jobs_share_one_loop(runner: PythonRunner) -> None:
 
 
 def test_async_jobs_wait_side_by_side(runner: PythonRunner) -> None:
-    runner.register("k", sleepy)
-    started = time.monotonic()
-    threads = [threading.Thread(target=runner.run, args=(claim("k", {"seconds": 0.3}), Desk())) for _ in range(8)]
+    together = asyncio.Barrier(8)
+
+    async def meet() -> None:
+        await together.wait()
+
+    runner.register("k", meet)
+    outcomes: list[Outcome] = []
+    threads = [
+        threading.Thread(target=lambda: outcomes.append(runner.run(claim("k"), Desk(timeout=60)))) for _ in range(8)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert time.monotonic() - started < 1.5
+    assert {type(outcome) for outcome in outcomes} == {Succeeded}
 
 
 @pytest.mark.parametrize("kind", ["value", "exit", "interrupt"])

@@ -116,7 +116,7 @@ def test_an_engine_that_is_less_durable_is_told_so(tmp_path: Path, capsys: pytes
         assert pragmas(app)["synchronous"] == 2
         (warning,) = warnings(app)
         assert "synchronous below FULL" in warning
-    assert "synchronous below FULL" in capsys.readouterr().out
+    assert "synchronous below FULL" in "".join(capsys.readouterr())
     engine.dispose()
 
 

@@ -92,6 +92,20 @@ def work(app: Penstock) -> None:
     app.queue.finish_many([(claim, Succeeded()) for claim in claims])
 
 
+def decide_the_rest(app: Penstock, end: datetime) -> None:
+    """Whatever the dead left behind. The server may hold their locks for a moment longer."""
+    until = time.monotonic() + 60
+    while True:
+        Scheduler(app.ground).step()
+        work(app)  # what `buffer_one` waits for
+        with app.db.read() as tx:
+            due = stored.next_due_at(tx)
+        if due is None or due > end:
+            return
+        assert time.monotonic() < until, f"nobody decided what was due at {due}"
+        time.sleep(0.1)
+
+
 def test_ten_thousand_minutes(url: str, tmp_path: Path) -> None:
     rng = random.Random(20260305)
     path = str(tmp_path / "clock")
@@ -124,9 +138,7 @@ def test_ten_thousand_minutes(url: str, tmp_path: Path) -> None:
         time.sleep(0.02)
     for child in running:
         child.kill()
-    Scheduler(app.ground).step()  # whatever the dead left behind
-    work(app)
-    Scheduler(app.ground).step()
+    decide_the_rest(app, end)
 
     assert [error.read_text() for error in tmp_path.glob("*.error")] == []
     assert deaths >= 10

@@ -125,7 +125,8 @@ def test_unstarted_claims_go_back_untouched_and_in_order(app: Penstock) -> None:
         order.append(i)
 
     ids = app.enqueue_many("note", [{"i": i} for i in range(1000)])
-    worker = app.worker(concurrency=1, lease=60).start()
+    worker = app.worker(concurrency=1, lease=60)
+    worker.start()
     assert quick.wait(60)
     assert max(buffered) > 1, "there was never a buffer"
     stopping = threading.Thread(target=worker.stop, args=(60,))
@@ -174,7 +175,7 @@ def test_a_canceled_job_is_told_within_about_a_second(app: Penstock) -> None:
         job = endless.enqueue()
         eventually(lambda: app.jobs.get(job.id).status is JobStatus.RUNNING)
         app.jobs.cancel(job.id)
-        after = ended(app, job, seconds=5)
+        after = ended(app, job)
     assert after.status is JobStatus.CANCELED
     assert app.jobs.runs(job.id)[0].status is RunStatus.CANCELED
 
