@@ -34,7 +34,8 @@ neighbours:
 
 # What a pooler does not do: pass on a server's setting from the URL, and LISTEN.
 NOT_POOLED := --deselect 'tests/conformance/test_bad_database.py::test_a_read_only_database[postgresql]' \
-  --deselect 'tests/worker/test_worker.py::test_wakes_up_for_a_new_job_without_polling[postgresql]'
+  --deselect 'tests/worker/test_worker.py::test_wakes_up_for_a_new_job_without_polling[postgresql]' \
+  --deselect 'tests/worker/test_worker.py::test_wakes_up_for_a_job_that_is_to_run_now[postgresql]'
 
 # The real neighbours: their own tests, and then the suites that define the store, the worker, schedules and pipelines, with a
 # pooler between them and PostgreSQL.
