@@ -8,6 +8,7 @@ import threading
 import time
 
 import pytest
+import structlog
 
 from penstock import Config, Context, Fatal, InvalidInput, Penstock, Skip, Snooze
 from penstock.core.status import JobStatus, RunStatus
@@ -192,3 +193,22 @@ def test_a_changed_timeout_applies_to_the_next_claim(app: Penstock) -> None:
         job = ended(app, app.enqueue("stuck", {"wait": True}))
     (run,) = app.jobs.runs(job.id)
     assert run.status is RunStatus.TIMEOUT
+
+
+def test_a_program_may_log_by_the_standard_library(app: Penstock) -> None:
+    """structlog's loggers differ in how they are asked whether a level is on."""
+
+    @app.job(key="ping")
+    def ping() -> None: ...
+
+    before = structlog.get_config()
+    structlog.configure(
+        wrapper_class=structlog.stdlib.BoundLogger,
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        processors=[structlog.stdlib.render_to_log_kwargs],
+    )
+    try:
+        with working(app):
+            assert ended(app, ping.enqueue()).status == "succeeded"
+    finally:
+        structlog.configure(**before)

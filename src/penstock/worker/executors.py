@@ -20,6 +20,8 @@ from penstock.worker.flight import Flight
 
 _log: Any = structlog.get_logger("penstock.worker")
 
+_EXPECTED = (Succeeded, Skipped, Snoozed)
+
 
 class Executors:
     """As many threads as runs may be under way."""
@@ -30,6 +32,8 @@ class Executors:
         self._flight = flight
         self._runners = runners
         self._begun = begun
+        self._verbose = _logs_debug()
+        """Whether runs that end well are logged. Asking the logger about each run would cost more than a short run itself."""
         self._lease_seconds = lease_seconds
         self._threads = [
             threading.Thread(target=self._work, name=f"penstock-run-{number}", daemon=True)
@@ -70,13 +74,11 @@ class Executors:
             else:
                 try:
                     begun.began(place, control.claim.run_id)
-                    outcome = execute(control, self._runners)
+                    outcome = execute(control, self._runners, self._verbose)
+                    begun.ended(place, control.claim.run_id)
                 except BaseException as error:
                     # The run is over whatever happened, and this thread is needed for the next.
                     outcome = Failed(f"the worker failed to end it: {type(error).__name__}: {error}", blameless=True)
-                finally:
-                    with suppress(Exception):
-                        begun.ended(place, control.claim.run_id)
             if control.end(outcome):
                 inbox.put(control)
 
@@ -88,7 +90,7 @@ class Executors:
         return control.canceled.is_set()
 
 
-def execute(control: RunControl, runners: Mapping[str, Runner]) -> Outcome | None:
+def execute(control: RunControl, runners: Mapping[str, Runner], verbose: bool = False) -> Outcome | None:
     """Run one claim to its end. Returns what is to be reported, or None if the run's own transaction recorded it."""
     failpoints.reach("worker.before_run")
     started = control.started_at = time.monotonic()
@@ -100,15 +102,22 @@ def execute(control: RunControl, runners: Mapping[str, Runner]) -> Outcome | Non
         outcome = Failed(f"the worker failed to run it: {type(error).__name__}: {error}")
     control.seconds = time.monotonic() - started
     failpoints.reach("worker.after_run")
-    with suppress(Exception):  # whoever reads the log may be gone
-        _tell(control, outcome)
+    if verbose or not isinstance(outcome, _EXPECTED):
+        with suppress(Exception):  # whoever reads the log may be gone
+            _tell(control, outcome)
     return control.settle(outcome)
+
+
+def _logs_debug() -> bool:
+    """Whether this program's structlog lets debug lines through. Not every kind of logger can be asked."""
+    asked = getattr(_log, "is_enabled_for", None) or getattr(_log, "isEnabledFor", None)
+    return structlog.is_configured() and callable(asked) and bool(asked(logging.DEBUG))
 
 
 def _tell(control: RunControl, outcome: Outcome) -> None:
     facts = {"outcome": type(outcome).__name__, "seconds": round(control.seconds, 3)}
-    if not isinstance(outcome, Succeeded | Skipped | Snoozed):
+    if isinstance(outcome, _EXPECTED):
+        _log.debug("run_ended", **facts, **control.labels)
+    else:
         why = getattr(outcome, "error", None) or getattr(outcome, "reason", "")
         _log.warning("run_ended", why=why, **facts, **control.labels)
-    elif structlog.is_configured() and _log.is_enabled_for(logging.DEBUG):
-        _log.debug("run_ended", **facts, **control.labels)
