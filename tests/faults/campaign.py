@@ -19,8 +19,8 @@ from sqlalchemy import text
 
 from penstock import DatabaseError, Penstock
 from penstock.core.status import JobStatus
+from tests.faults.attempts import CREATE_LEDGER, PATIENT
 from tests.faults.conftest import Stage, eventually
-from tests.faults.mixture import CREATE_LEDGER, MANY
 from tests.support.postgres import Server
 from tests.support.proxy import Proxy
 
@@ -41,7 +41,7 @@ class Field(Stage):
     def __init__(self, url: str, directory: Path, through: str | None = None) -> None:
         super().__init__(url, directory)
         self.direct, self.url = url, through or url
-        self.app.define("say", runner="command", max_attempts=MANY, retry_policy={"base": 0.05, "cap": 0.5})
+        self.app.define("say", runner="command", **PATIENT)
         with self.app.db.write() as tx:
             tx.run(text(CREATE_LEDGER))
         self.commands = directory / "commands.toml"
