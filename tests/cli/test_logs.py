@@ -127,3 +127,26 @@ def test_without_verbose_no_request_is_logged(url: str, tmp_path: Path) -> None:
         address = soon(lambda: re.search(r"http://[0-9.:]+", (tmp_path / "stdout").read_text()))[0]
         httpx.get(f"{address}/api/v1/jobs")
     assert "request" not in written.read_text()
+
+
+WRITERS = """
+import logging, sys, threading, structlog
+from penstock.cli._logs import configure_logs
+sys.setswitchinterval(1e-6)
+configure_logs(as_json=True)
+ours, theirs = structlog.get_logger(), logging.getLogger("shop")
+together = threading.Barrier(8)
+def write(number):
+    together.wait()
+    for n in range(300):
+        (ours.info if number % 2 else theirs.info)(f"line {number} {n}")
+threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+
+
+def test_lines_of_many_threads_stay_apart() -> None:
+    done = subprocess.run([sys.executable, "-c", WRITERS], capture_output=True, text=True, check=True)
+    events = {json.loads(line)["event"] for line in done.stderr.splitlines()}
+    assert events == {f"line {number} {n}" for number in range(8) for n in range(300)}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 from collections.abc import MutableMapping
 from contextlib import suppress
 from typing import Any
@@ -21,10 +22,15 @@ TALKATIVE = ("uvicorn", "uvicorn.error", "uvicorn.access", "httpx", "httpcore", 
 
 
 class _Stderr:
-    """Whatever stderr is at the moment. One that is gone, a closed pipe for example, is no reason to stop working."""
+    """Whatever stderr is at the moment. One that is gone, a closed pipe for example, is no reason to stop working.
+
+    Both kinds of loggers write whole lines here, one at a time, so that no line of one is inside a line of the other."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
 
     def write(self, text: str) -> None:
-        with suppress(OSError, ValueError):
+        with self._lock, suppress(OSError, ValueError):
             sys.stderr.write(text)
 
     def flush(self) -> None:
@@ -61,17 +67,18 @@ def configure_logs(verbose: bool = False, as_json: bool | None = None) -> None:
         if for_machines
         else [structlog.dev.ConsoleRenderer()]
     )
+    stderr: Any = _Stderr()
     structlog.configure(
         processors=[*shared, *rendered],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(_Stderr()),  # type: ignore[arg-type]
+        logger_factory=structlog.WriteLoggerFactory(stderr),  # a line and its end in one piece; print() writes two
         cache_logger_on_first_use=True,
     )
-    _configure_logging(level, shared, rendered)
+    _configure_logging(stderr, level, shared, rendered)
 
 
-def _configure_logging(level: int, shared: list[Any], rendered: list[Any]) -> None:
-    handler = _Handler(_Stderr())
+def _configure_logging(stderr: Any, level: int, shared: list[Any], rendered: list[Any]) -> None:
+    handler = _Handler(stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[structlog.stdlib.add_logger_name, structlog.stdlib.ExtraAdder(), *shared],
