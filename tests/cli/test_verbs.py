@@ -138,6 +138,8 @@ def test_queues_pause_and_resume(penstock: Shell, app: Penstock) -> None:
     assert app.queues.list() == {"default": True, "side": False}
     penstock.well("queues", "resume", "default")
     assert penstock.well("queues", "list").out == "default\topen\nside\topen\n"
+    assert "no queue sdie" in penstock("queues", "pause", "sdie").err, "a misspelt name pauses nothing"
+    assert app.queues.list() == {"default": False, "side": False}
 
 
 def test_tenants_are_created_and_kept_apart(penstock: Shell, app: Penstock) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+import structlog
 from sqlalchemy import text
 
 from penstock import Config, Context, InvalidInput, Penstock
@@ -203,6 +204,31 @@ def test_a_demoted_server_is_left_at_once(pair: tuple[Server, Server]) -> None:
         assert there.doctor().clean
         there.close()
         app.close()
+
+
+def test_a_worker_that_starts_under_a_read_only_server_waits_for_it(pair: tuple[Server, Server]) -> None:
+    server, _ = pair
+    app = Penstock(server.url(), config=Config(lease_seconds=5.0, poll_seconds=0.5))
+    job = adding(app).enqueue(a=1)
+    server.execute("ALTER SYSTEM SET default_transaction_read_only = on")
+    server.execute("SELECT pg_reload_conf()")
+    with psycopg.connect(server.url(), autocommit=True) as looking:
+        eventually(
+            lambda: looking.execute("SHOW default_transaction_read_only").fetchone() == ("on",), LIMIT, "read-only"
+        )
+    app.close()
+    app = Penstock(server.url(), config=Config(lease_seconds=5.0, poll_seconds=0.5))
+    adding(app)
+    with structlog.testing.capture_logs() as logged:
+        starting = threading.Thread(target=app.worker().start, daemon=True)
+        starting.start()
+        eventually(
+            lambda: any(each["event"] == "waiting_for_database" for each in logged), LIMIT, "the worker's waiting"
+        )
+        server.execute("ALTER SYSTEM RESET default_transaction_read_only")
+        server.execute("SELECT pg_reload_conf()")
+        assert ended(app, job, LIMIT).result == 2
+    app.close()
 
 
 def _enqueued(add: Any, there: Penstock) -> bool:

@@ -7,8 +7,12 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
+import pytest
+from sqlalchemy import select
+
 from penstock.core.wire.definitions import NewDefinition
 from penstock.queue.access import create_token
+from penstock.store.tables import jobs as jobs_table
 from tests.server.support import World
 
 DEFINITION = {
@@ -253,6 +257,22 @@ def test_a_worker_keeps_many_runs_in_one_request(world: World) -> None:
     }
     assert viewer.get(f"/api/v1/jobs/{jobs[0]}/logs").json()["stdout"] == "half"
     assert viewer.get(f"/api/v1/jobs/{jobs[2]}").json()["progress"] is None
+
+
+@pytest.mark.parametrize("backend", ["postgresql"])  # on SQLite there is one writer, and a heartbeat waits for its turn
+def test_a_run_whose_row_is_in_use_is_neither_extended_nor_lost(world: World) -> None:
+    jobs = _jobs(world, 2)
+    worker, viewer = world.client("worker"), world.client("viewer")
+    taken = worker.post("/api/v1/worker/jobs/claim", json={"worker_id": "far:1:x", "limit": 2}).json()["items"]
+    asked = {"runs": [{"job_id": each["job_id"], "run_id": each["run_id"]} for each in taken], "lease_seconds": 600}
+    before = viewer.get(f"/api/v1/jobs/{jobs[0]}").json()["lease_expires_at"]
+    with world.penstock.db.write() as tx:
+        tx.run(select(jobs_table.c.id).where(jobs_table.c.id == UUID(jobs[0])).with_for_update())
+        told = worker.post("/api/v1/worker/jobs/heartbeat", json=asked).json()["items"]
+    assert [each["state"] for each in told] == ["held", "extended"]
+    assert viewer.get(f"/api/v1/jobs/{jobs[0]}").json()["lease_expires_at"] == before
+    told = worker.post("/api/v1/worker/jobs/heartbeat", json=asked).json()["items"]
+    assert [each["state"] for each in told] == ["extended", "extended"]
 
 
 def test_an_old_run_of_a_job_is_lost_although_the_new_one_is_kept(world: World) -> None:

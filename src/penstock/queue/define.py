@@ -228,7 +228,10 @@ def pause_queue(ground: Ground, name: str, paused: bool = True) -> None:
     check.text("queue", name)
 
     def work(tx: Tx) -> None:
-        if not paused and queues.names(tx).get(name):
+        known = queues.names(tx)
+        if name not in known:
+            raise NotFound("queue", name)
+        if not paused and known[name]:
             order.catch_up(tx, name)
         queues.set_paused(tx, name, paused)
         if not paused:

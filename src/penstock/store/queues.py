@@ -23,5 +23,4 @@ def names(tx: Tx) -> dict[str, bool]:
 
 
 def set_paused(tx: Tx, name: str, paused: bool) -> None:
-    ensure(tx, name)
     tx.run(update(queues).where(queues.c.name == name).values(paused=paused))

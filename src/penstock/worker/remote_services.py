@@ -152,7 +152,7 @@ class RemoteHeartbeater(Service):
                 continue  # the answer does not speak of it, so it was not extended
             if state.state == "extended":
                 control.renewed_at = max(control.renewed_at, asked_at)
-            elif not control.lost:
+            elif state.state == "lost" and not control.lost:
                 if control.ended_at is None:
                     self.log.warning("lease_lost", **control.labels)
                 control.lose()

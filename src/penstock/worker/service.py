@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import structlog
 
-from penstock.core.errors import DatabaseError, DatabaseUnavailable
-from penstock.store.faults import is_disconnect
+from penstock.core.errors import DatabaseError, DatabaseReadOnly, DatabaseUnavailable
+from penstock.store.faults import is_disconnect, is_left
 
 MAX_BACKOFF = 5.0
 T = TypeVar("T")
@@ -28,14 +28,15 @@ PATIENCE_SECONDS = 30.0
 
 
 def patiently(work: Callable[[], T], seconds: float = PATIENCE_SECONDS) -> T:
-    """Do what must be done before the work begins, also when the database is just being restarted."""
+    """Do what must be done before the work begins, also while the database is being restarted or another server takes over."""
     until = time.monotonic() + seconds
     failures = 0
     while True:
         try:
             return work()
-        except DatabaseUnavailable as error:
-            if time.monotonic() >= until or not is_disconnect(error.__cause__ or error):
+        except (DatabaseUnavailable, DatabaseReadOnly) as error:
+            cause = error.__cause__ or error
+            if time.monotonic() >= until or not (is_disconnect(cause) or is_left(cause)):
                 raise
             if failures == 0:
                 structlog.get_logger("penstock.worker").warning("waiting_for_database", error=str(error))

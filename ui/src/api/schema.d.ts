@@ -3185,7 +3185,9 @@ export interface components {
         };
         /**
          * RunState
-         * @description What became of a run's lease. `lost` means that the run was closed, passed on or never was this worker's: stop it.
+         * @description What became of a run's lease. `held` means that the run is still this worker's, but its row was in use at that moment, so
+         *     that the lease ends when it did before: the next heartbeat extends it. `lost` means that the run was closed, passed on or never
+         *     was this worker's: stop it.
          *     `cancel_requested` asks the worker to stop the run and to report it.
          */
         RunState: {
@@ -3205,7 +3207,7 @@ export interface components {
              * State
              * @enum {string}
              */
-            state: "extended" | "lost";
+            state: "extended" | "held" | "lost";
         };
         /**
          * Session

@@ -122,12 +122,14 @@ class BeatMany(Request):
 
 
 class RunState(Answer):
-    """What became of a run's lease. `lost` means that the run was closed, passed on or never was this worker's: stop it.
+    """What became of a run's lease. `held` means that the run is still this worker's, but its row was in use at that moment, so
+    that the lease ends when it did before: the next heartbeat extends it. `lost` means that the run was closed, passed on or never
+    was this worker's: stop it.
     `cancel_requested` asks the worker to stop the run and to report it."""
 
     job_id: UUID
     run_id: UUID
-    state: Literal["extended", "lost"]
+    state: Literal["extended", "held", "lost"]
     cancel_requested: bool
 
 

@@ -19,6 +19,7 @@ from penstock.server.calls import Call
 from penstock.server.routing import Caller, Routes
 from penstock.store import claims, remote
 from penstock.store.database import Tx
+from penstock.store.hot import Beats
 
 routes = Routes("worker")
 POLL = 0.25
@@ -99,7 +100,7 @@ def heartbeat_jobs(call: Caller, body: wire.BeatMany) -> wire.BeatenMany:
     another tenant's does not keep the others from being extended."""
     lease = body.lease_seconds or call.ground.config.lease_seconds
 
-    def work(tx: Tx) -> tuple[set[UUID], set[UUID]]:
+    def work(tx: Tx) -> Beats:
         found = remote.held_many(tx, {run.job_id for run in body.runs})
         ours = {
             run.run_id: run
@@ -109,22 +110,22 @@ def heartbeat_jobs(call: Caller, body: wire.BeatMany) -> wire.BeatenMany:
             and _may_hold(call, held.tenant_id, held.queue)
         }
         if not ours:
-            return set(), set()
+            return Beats(set(), set(), set())
         beats = claims.heartbeat(tx, [(run.job_id, run.run_id) for run in ours.values()], lease)
         for run in ours.values():
             if run.run_id in beats.kept:
                 _note(tx, run.job_id, run.run_id, run)
         workers = {held.claimed_by for run in ours.values() if (held := found[run.job_id]).claimed_by is not None}
         remote.seen(tx, workers)
-        return beats.kept, beats.asked_to_stop
+        return beats
 
-    extended, asked = call.ground.db.transact(work, retry_disconnects=True)
+    beats = call.ground.db.transact(work, retry_disconnects=True)
     items = [
         wire.RunState(
             job_id=run.job_id,
             run_id=run.run_id,
-            state="extended" if run.run_id in extended else "lost",
-            cancel_requested=run.run_id in asked,
+            state="extended" if run.run_id in beats.renewed else "held" if run.run_id in beats.passed_by else "lost",
+            cancel_requested=run.run_id in beats.asked_to_stop,
         )
         for run in body.runs
     ]
