@@ -75,8 +75,8 @@ def test_the_operators_own_token_is_the_first_super_admin(world: World) -> None:
     world.app.state.gate.forget()
     assert world.bare(Authorization=f"Bearer {BOOTSTRAP}").get("/api/v1/session").status_code == 401
     assert world.bare(Authorization="Bearer another token entirely").get("/api/v1/session").status_code == 200
-    with pytest.raises(InvalidInput, match="at least 8"):
-        Settings(bootstrap_token="secret")
+    with pytest.raises(InvalidInput, match="at least 20"):
+        Settings(bootstrap_token="nineteen characters")
 
 
 def test_a_bootstrap_token_with_our_mark_works_or_is_refused_at_start(world: World) -> None:

@@ -121,6 +121,7 @@ class Server:
             uvicorn.Config(
                 create_app(app, settings), log_config=None, access_log=False, server_header=False, date_header=True,
                 timeout_keep_alive=15, timeout_graceful_shutdown=5, limit_concurrency=2000, lifespan="on",
+                proxy_headers=False,  # the app believes trusted_proxies alone
             )
         )  # fmt: skip
 

@@ -114,6 +114,8 @@ _ALL = (
     ("bad_request", "The request cannot be read.", "See the message.", "reference/http.md"),
     ("http_error", "The request was refused.", "See the status and the message.", "reference/http.md"),
     ("method_not_allowed", "This address does not take that method.", "The header `Allow` has those it takes.", "reference/http.md"),
+    ("ambiguous_length", "The request says its length twice, with Content-Length and with Transfer-Encoding. Nothing was read of it, and the "
+     "connection was closed.", "Send one of the two. If your client does, look at the proxies between it and the service.", "reference/http.md"),
     ("too_slow", "The request's body did not arrive in time.", "Send it again, faster.", "reference/settings.md"),
     ("too_large", "The request is larger than the service takes.", "Send less at once; the limit is a setting.", "reference/settings.md"),
     ("unsupported_encoding", "The body is compressed in a way that the service does not take.", "Send it as it is.", "reference/http.md"),

@@ -39,7 +39,7 @@ def create_app(penstock: Penstock, settings: Settings | None = None) -> FastAPI:
     """The service on an app's database.
 
     ```python
-    uvicorn.run(create_app(Penstock("sqlite:///jobs.db"), Settings(bootstrap_token="…")))
+    uvicorn.run(create_app(Penstock("sqlite:///jobs.db"), Settings(bootstrap_token="…")), proxy_headers=False)
     ```
     """
     chosen = settings or Settings.from_environment()
@@ -54,7 +54,7 @@ def create_app(penstock: Penstock, settings: Settings | None = None) -> FastAPI:
 
     app = Service(
         title="Penstock", version=VERSION, description=DESCRIPTION, lifespan=lifespan, docs_url=None, redoc_url=None,
-        openapi_url="/api/v1/openapi.json", redirect_slashes=False,
+        openapi_url="/api/v1/openapi.json" if chosen.public_docs == "on" else None, redirect_slashes=False,
     )  # fmt: skip
     app.state.penstock = penstock
     app.state.settings = chosen
@@ -65,7 +65,8 @@ def create_app(penstock: Penstock, settings: Settings | None = None) -> FastAPI:
     problems.install(app)
     app.include_router(health.router)
     app.include_router(metrics.router)
-    app.include_router(help.router)
+    if chosen.public_docs == "on":
+        app.include_router(help.router)
     for routes in RESOURCES:
         app.include_router(routes.router)
     page.mount(app)

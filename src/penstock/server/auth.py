@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import ipaddress
 import re
 import time
 from collections import OrderedDict
@@ -19,6 +18,7 @@ from starlette.requests import Request
 from penstock.app import Penstock
 from penstock.core.access import Need, Principal, Role, csrf_token, digest, is_well_formed
 from penstock.core.errors import DatabaseError, Forbidden, UnknownTenant
+from penstock.core.forwarded import counted_as
 from penstock.core.ids import DEFAULT_TENANT_ID
 from penstock.server.calls import Call
 from penstock.server.jwts import Tokens
@@ -54,6 +54,8 @@ class Gate:
         self.settings = settings
         self.clock = clock
         self._known: OrderedDict[tuple[str, str], Known] = OrderedDict()
+        self._welcome: OrderedDict[tuple[str, str], None] = OrderedDict()
+        """Who was let in before. Guessing by others at their address does not shut them out."""
         self._tenants = {"default": DEFAULT_TENANT_ID}
         self._rate = Buckets(settings.rate_limit, 2 * settings.rate_limit)
         self._refused = Buckets(5.0, 300.0)
@@ -111,15 +113,20 @@ class Gate:
         known = self._known.get(name)
         if known is None or known.until < self.clock() or self._expired(known.principal):
             self._known.pop(name, None)
+            if name not in self._welcome:
+                self.check_attempts(request)
             if not is_well_formed(secret):
                 known = None
             else:
                 known = await run_in_threadpool(self._look_up, kind, secret)
             if known is None:
+                self._welcome.pop(name, None)
                 raise self.refuse(request)
             self._known[name] = known
-            if len(self._known) > MAX_REMEMBERED:
-                self._known.popitem(last=False)
+            self._welcome[name] = None
+            for remembered in (self._known, self._welcome):
+                if len(remembered) > MAX_REMEMBERED:
+                    remembered.popitem(last=False)
         return known
 
     def _expired(self, principal: Principal) -> bool:
@@ -159,7 +166,7 @@ class Gate:
         return known.principal, by_session, tenant
 
     def check_attempts(self, request: Request) -> None:
-        """Refuse those who have guessed too often."""
+        """Refuse those who have guessed too often, before anything is looked up for them."""
         if self._refused.empty(_address(request)):
             raise _guessing(10)
 
@@ -195,7 +202,7 @@ def _guessing(wait: float) -> Problem:
 
 
 def _address(request: Request) -> str:
-    return request.client.host if request.client else ""
+    return counted_as(request.client.host) if request.client else ""
 
 
 def _unauthenticated(detail: str) -> Problem:
@@ -222,13 +229,6 @@ def same_origin(request: Request) -> bool:
         return False
     origin = request.headers.get("origin")
     return origin is None or origin == f"{request.url.scheme}://{request.headers.get('host', '')}"
-
-
-def is_loopback(request: Request) -> bool:
-    try:
-        return request.client is not None and ipaddress.ip_address(request.client.host).is_loopback
-    except ValueError:
-        return False
 
 
 def cookie_name(request: Request) -> str:

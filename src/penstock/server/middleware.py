@@ -16,6 +16,8 @@ from uuid import uuid4
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from penstock.core.forwarded import Proxies
+from penstock.server.origin import resolve
 from penstock.server.problems import Problem, render, unexpected
 from penstock.server.settings import Settings
 
@@ -23,7 +25,7 @@ _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,100}")
 
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; "
-    "manifest-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+    "manifest-src 'self'; object-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 )
 _log: Any = structlog.get_logger("penstock.server")
 MAX_PATH = 500
@@ -43,16 +45,30 @@ def _tell(scope: Scope, status: int, began: float, request_id: str) -> None:
     )
 
 
+PERMISSIONS = ", ".join(
+    f"{feature}=()"
+    for feature in (
+        "accelerometer", "autoplay", "camera", "display-capture", "encrypted-media", "fullscreen", "geolocation", "gyroscope",
+        "magnetometer", "microphone", "midi", "payment", "publickey-credentials-get", "screen-wake-lock", "usb", "web-share",
+        "xr-spatial-tracking",
+    )
+)  # fmt: skip
+"""What the page may use of a browser's devices: nothing."""
 SAFE_HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
-    (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
+    (b"permissions-policy", PERMISSIONS.encode()),
     (b"content-security-policy", PAGE_POLICY.encode()),
 ]
-TLS_HEADERS = [(b"strict-transport-security", b"max-age=31536000")]
+
+
+def safe_headers(settings: Settings, scheme: str) -> list[tuple[bytes, bytes]]:
+    """Return the headers that every answer carries which does not set them itself."""
+    always = [*SAFE_HEADERS, (b"cache-control", b"no-store")]
+    return [*always, (b"strict-transport-security", settings.hsts.encode())] if scheme == "https" else always
 
 
 class Edge:
@@ -61,6 +77,8 @@ class Edge:
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self.app = app
         self.settings = settings
+        self._proxies = Proxies.of(settings.trusted_proxies)
+        self._safe = {scheme: safe_headers(settings, scheme) for scheme in ("http", "https")}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -69,10 +87,11 @@ class Edge:
         headers = dict(scope["headers"])
         given = headers.get(b"x-request-id", b"")
         request_id = given.decode() if _REQUEST_ID.fullmatch(given) else uuid4().hex
-        scope.setdefault("state", {})["request_id"] = request_id
+        resolve(scope, self._proxies)
+        scope["state"]["request_id"] = request_id
         began, status = time.perf_counter(), 0
         started = False
-        safe_headers = SAFE_HEADERS + TLS_HEADERS if scope.get("scheme") == "https" else SAFE_HEADERS
+        safe = self._safe.get(scope["scheme"], self._safe["http"])
 
         async def send_safely(message: Message) -> None:
             nonlocal started, status
@@ -82,10 +101,8 @@ class Edge:
                 message["headers"] = [
                     *message["headers"],
                     (b"x-request-id", request_id.encode()),
-                    *(pair for pair in safe_headers if pair[0] not in present),
+                    *(pair for pair in safe if pair[0] not in present),
                 ]
-                if b"cache-control" not in present:
-                    message["headers"].append((b"cache-control", b"no-store"))
             await send(message)
 
         try:
@@ -109,6 +126,12 @@ class Edge:
 
     def _refusal(self, headers: dict[bytes, bytes]) -> Problem | None:
         length = headers.get(b"content-length")
+        if length is not None and b"transfer-encoding" in headers:
+            # Two programs on the way could disagree about where this request ends; so nothing after it is read.
+            return Problem(
+                400, "ambiguous_length", "The request has both Content-Length and Transfer-Encoding.",
+                headers={"connection": "close"},
+            )  # fmt: skip
         if length is not None and (not length.isdigit() or int(length) > self.settings.max_body_bytes):
             return self._too_large()
         if headers.get(b"content-encoding", b"identity").lower() != b"identity":

@@ -9,9 +9,10 @@ from typing import Any
 
 from penstock.core.access import is_well_formed
 from penstock.core.errors import InvalidInput
+from penstock.core.forwarded import Proxies
 
 PREFIX = "PENSTOCK_"
-MIN_BOOTSTRAP = 8
+MIN_BOOTSTRAP = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,14 @@ class Settings:
     """The first super admin's token. Without it, make one with `penstock tokens create --role super_admin`."""
     max_body_bytes: int = 2 * 1024 * 1024
     body_timeout: float = 30.0
-    """Seconds a request may take to arrive."""
+    """Seconds a request's body may take to arrive, as a whole."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses and networks (CIDR) of the proxies in front of the service. Their `X-Forwarded-For`, `X-Forwarded-Proto` and
+    `Forwarded` headers are believed; nobody else's are, also not those of this machine."""
+    public_docs: str = "on"
+    """`off` takes `/api/v1/openapi.json` and the pages under `/help` away."""
+    hsts: str = "max-age=31536000; includeSubDomains"
+    """The `Strict-Transport-Security` header of answers under TLS."""
     rate_limit: float = 500.0
     """Requests a second and principal; bursts of twice as many pass."""
     session_seconds: float = 12 * 3600.0
@@ -66,6 +74,11 @@ class Settings:
                 "every request with it would be refused. Choose a secret without that mark: "
                 "python -c 'import secrets; print(secrets.token_urlsafe(32))'"
             )
+        Proxies.of(self.trusted_proxies)
+        if self.public_docs not in ("on", "off"):
+            raise InvalidInput(f"public_docs is {self.public_docs!r}; expected on or off.")
+        if not self.hsts.isascii() or not self.hsts.isprintable():
+            raise InvalidInput("hsts holds characters that a header cannot have; expected such as max-age=31536000.")
         if self.tracing not in ("on", "off"):
             raise InvalidInput(f"tracing is {self.tracing!r}; expected on or off.")
         if self.metrics not in ("token", "loopback"):

@@ -7,8 +7,9 @@ from fastapi.responses import PlainTextResponse
 from starlette.concurrency import run_in_threadpool
 
 from penstock.core.access import Need, Role
-from penstock.server.auth import Gate, is_loopback
+from penstock.server.auth import Gate
 from penstock.server.metrics import Metrics
+from penstock.server.origin import is_this_machine
 from penstock.server.problems import documented
 
 router = APIRouter(tags=["metrics"])
@@ -27,7 +28,7 @@ async def read_metrics(request: Request) -> Response:
     gate: Gate = request.app.state.gate
     metrics: Metrics = request.app.state.metrics
     only = None
-    if not (gate.settings.metrics == "loopback" and is_loopback(request)):
+    if not (gate.settings.metrics == "loopback" and is_this_machine(request)):
         call = await gate.admit(request, Need.VIEW)
         only = None if call.principal.role is Role.SUPER_ADMIN else call.tenant_id
     return Response(await run_in_threadpool(metrics.render, only), media_type=CONTENT_TYPE)
