@@ -17,6 +17,8 @@ from penstock.core.redact import Redactor, secrets_in
 from penstock.run.commands import Command, Limits, Misfit
 from penstock.run.context import Control, stopped
 from penstock.run.guardian import guardian
+from penstock.run.limits import PROCESSES
+from penstock.run.log_room import LogRoom
 from penstock.run.process import Ended, Ending, Order, run_process, signal_name
 from penstock.run.spawn import is_exhausted
 
@@ -45,6 +47,15 @@ class CommandRunner:
         self._redactors = {key: base.extended(patterns=c.settings.secrets) for key, c in self._commands.items()}
         self._log_dir = Path(log_dir).absolute() if log_dir is not None else None
         self._environ = os.environ if environ is None else environ
+        self._logs = LogRoom(self._totals())
+
+    def _totals(self) -> dict[Path, int]:
+        """How many bytes of logs each directory may hold. Commands that share one have the most that any of them asks for."""
+        totals: dict[Path, int] = {}
+        for command in self._commands.values():
+            if folder := command.log_dir or self._log_dir:
+                totals[folder] = max(totals.get(folder, 0), command.settings.log_total_mb * MB)
+        return totals
 
     @property
     def keys(self) -> frozenset[str]:
@@ -82,9 +93,10 @@ class CommandRunner:
             cwd=command.cwd,
             timeout=min(limits, default=None),
             kill_grace=settings.kill_grace,
-            log_path=log_dir / f"{claim.run_id}.log" if log_dir else None,
+            log_path=self._logs.room_for(log_dir, claim.run_id) if log_dir else None,
             log_limit=settings.log_limit_mb * MB,
             limits=_limits(settings.rlimits),
+            processes=settings.rlimits.processes or PROCESSES,
             contained=settings.contained,
         )
 
@@ -113,6 +125,8 @@ def _limits(limits: Limits) -> dict[int, int]:
         resource.RLIMIT_AS: limits.memory_mb and limits.memory_mb * MB,
         resource.RLIMIT_CPU: limits.cpu_seconds,
         resource.RLIMIT_FSIZE: limits.file_mb and limits.file_mb * MB,
+        resource.RLIMIT_NOFILE: limits.open_files,
+        # Counted by user: of root's the kernel counts none, and of others' those that run already
         resource.RLIMIT_NPROC: limits.processes,
     }
     return {which: value for which, value in asked.items() if value is not None}
@@ -131,6 +145,9 @@ def _outcome(command: Command, ended: Ended, control: Control, timeout: float | 
         return stopped(control, evidence)
     if ended.ending is Ending.TIMED_OUT:
         return TimedOut(f"timed out after {timeout:g} s", evidence)
+    if ended.ending is Ending.TOO_MANY:
+        most = command.settings.rlimits.processes or PROCESSES
+        return Failed(f"killed: it had more than {most} processes, its limit (rlimits.processes)", evidence=evidence)
     code = ended.exit_code
     if code == 0:
         return Succeeded(evidence=evidence)

@@ -16,7 +16,8 @@ skip_exit_codes = [78]         # there was nothing to do
 retry_exit_codes = [75]        # not now: again after retry_delay seconds, at no cost of an attempt
 retry_delay = 60
 log_limit_mb = 64
-rlimits = { memory_mb = 512, cpu_seconds = 60, file_mb = 100, processes = 64 }
+log_total_mb = 10240           # of all logs in log_dir; the oldest are removed
+rlimits = { memory_mb = 512, cpu_seconds = 60, file_mb = 100, processes = 64, open_files = 1024 }
 contained = true               # starts inside its control group, for a program you do not trust; costs 2 ms
 secrets = ["ghp_[A-Za-z0-9]+"] # patterns to mask in output
 ```
@@ -60,7 +61,7 @@ _SAMPLE = Claim(
 
 
 class Limits(BaseModel):
-    """Resource limits of the child and everything it starts."""
+    """Resource limits of the child and everything it starts. What is not given has the default of `run.limits`, if any."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -68,6 +69,7 @@ class Limits(BaseModel):
     cpu_seconds: Annotated[int, Field(gt=0)] | None = None
     file_mb: Annotated[int, Field(gt=0)] | None = None
     processes: Annotated[int, Field(gt=0)] | None = None
+    open_files: Annotated[int, Field(ge=16)] | None = None
 
 
 class Settings(BaseModel):
@@ -87,6 +89,7 @@ class Settings(BaseModel):
     retry_delay: Seconds = 60.0
     log_dir: str | None = None
     log_limit_mb: Annotated[int, Field(gt=0)] = 64
+    log_total_mb: Annotated[int, Field(gt=0)] = 10 * 1024
     rlimits: Limits = Limits()
     contained: bool = False
     secrets: list[str] = []

@@ -17,6 +17,7 @@ from typing import IO
 from penstock.core.redact import Redactor
 from penstock.run.context import Control
 from penstock.run.guardian import guardian
+from penstock.run.limits import LOOK_SECONDS, PROCESSES
 from penstock.run.output import LogFile, Stream
 from penstock.run.spawn import Child
 
@@ -35,6 +36,7 @@ class Ending(Enum):
     EXITED = "exited"
     TIMED_OUT = "timed out"
     CANCELED = "canceled"
+    TOO_MANY = "too many processes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ class Order:
     log_path: Path | None = None
     log_limit: int = 64 * 1024 * 1024
     limits: Mapping[int, int] = field(default_factory=dict)
+    processes: int = PROCESSES
     contained: bool = False
     stdin: bytes | None = None
 
@@ -124,6 +127,7 @@ class _Watch:
         self._kill_at: float | None = None
         self._ending = Ending.EXITED
         self._refresh_at = self._started + REFRESH_SECONDS
+        self._count_at = self._started + LOOK_SECONDS
         self._reported = 0
 
     def follow(self) -> Ended:
@@ -149,6 +153,7 @@ class _Watch:
     def _step(self, wait: float) -> Collection[int]:
         seen = self._read(wait)
         self._stop_when_due()
+        self._count_when_due()
         self._refresh_when_due()
         return seen
 
@@ -181,6 +186,17 @@ class _Watch:
             return
         self._kill_at = now + self._order.kill_grace
         self._child.terminate()
+
+    def _count_when_due(self) -> None:
+        """A run with too many processes is ended at once: asking a fork bomb to end gives it time to grow."""
+        now = time.monotonic()
+        if now < self._count_at:
+            return
+        self._count_at = now + LOOK_SECONDS
+        if self._child.processes() > self._order.processes:
+            if self._ending is Ending.EXITED:
+                self._ending, self._kill_at = Ending.TOO_MANY, now
+            self._child.kill()
 
     def _refresh_when_due(self) -> None:
         now = time.monotonic()

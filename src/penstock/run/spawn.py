@@ -14,6 +14,7 @@ from typing import IO
 
 from penstock.run.cgroup import Cell
 from penstock.run.guardian import guardian
+from penstock.run.limits import default_limits, processes_in_session
 from penstock.run.tree import Tree
 
 
@@ -39,6 +40,7 @@ class Child:
     ) -> None:
         """Raises OSError when it cannot be started.
 
+        A command's `limits` go over the default ones; a child without any has none but that it dumps no core.
         `contained` has it enter its control group before the program starts, not right after: then not even a program
         that forks in its first moment has anything outside. It costs about as much as another start.
         """
@@ -74,7 +76,7 @@ class Child:
         self._name = mark[1]
         self._tree = Tree(self.pid, "=".join(mark).encode())
         keeper.started(self.pid)
-        _settle(self.pid, {} if limiter else limits or {})
+        _settle(self.pid, limits, set_already=bool(limiter))
 
     def poll(self) -> int | None:
         """Its exit code once it has ended; negative for the signal that ended it."""
@@ -105,6 +107,10 @@ class Child:
         keeper.ended(self.pid, self._name)
         if self._cell is not None:
             keeper.cells.give_back(self._cell, clean)
+
+    def processes(self) -> int:
+        """Count the processes that it consists of now."""
+        return processes_in_session(self.pid) if self._cell is None else self._cell.count()
 
     def _leaves_something(self) -> bool:
         return self._tree.group_lives() or (self._cell is not None and self._cell.populated())
@@ -143,6 +149,7 @@ _LIMIT_OPTIONS = {
     resource.RLIMIT_CPU: "cpu",
     resource.RLIMIT_FSIZE: "fsize",
     resource.RLIMIT_NPROC: "nproc",
+    resource.RLIMIT_NOFILE: "nofile",
 }
 
 
@@ -154,12 +161,15 @@ def _limiter(limits: Mapping[int, int]) -> list[str]:
     return [program, *(f"--{_LIMIT_OPTIONS[which]}={soft}:{_hard(which, soft)}" for which, soft in limits.items())]
 
 
-def _settle(pid: int, limits: Mapping[int, int]) -> None:
-    """No core dumps, and first in line when memory runs out: the worker is to survive its jobs."""
+def _settle(pid: int, limits: Mapping[int, int] | None, set_already: bool) -> None:
+    """Set the limits that were not set before the start, and let it be the first to go when memory runs out: the worker is to
+    survive its jobs."""
     if hasattr(resource, "prlimit"):
-        for which, soft in {**limits, **_no_core()}.items():
-            with contextlib.suppress(OSError, ValueError):
-                resource.prlimit(pid, which, (soft, _hard(which, soft)))
+        given = {which: (soft, _hard(which, soft)) for which, soft in (limits or {}).items()}
+        for which, pair in {**_defaults(command=limits is not None), **given}.items():
+            if not (set_already and which in given):
+                with contextlib.suppress(OSError, ValueError):
+                    resource.prlimit(pid, which, pair)
     with contextlib.suppress(OSError):
         fd = os.open(f"/proc/{pid}/oom_score_adj", os.O_WRONLY)
         try:
@@ -169,9 +179,9 @@ def _settle(pid: int, limits: Mapping[int, int]) -> None:
 
 
 @lru_cache
-def _no_core() -> dict[int, int]:
-    """Nothing to set where children inherit it."""
-    return {} if resource.getrlimit(resource.RLIMIT_CORE)[0] == 0 else {resource.RLIMIT_CORE: 0}
+def _defaults(command: bool) -> dict[int, tuple[int, int]]:
+    """What every child gets: no core dumps, and for a command the default limits. Nothing to set where it is inherited."""
+    return default_limits(command)
 
 
 def _hard(which: int, soft: int) -> int:
