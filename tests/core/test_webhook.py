@@ -133,6 +133,16 @@ def test_public_addresses_are_not_refused(address: str) -> None:
         "https://[::ffff:7f00:1]/",
         "https://[fe80::1%25eth0]/",
         "https://169.254.169.254/latest/meta-data",
+        "https://localhost/",
+        "https://LocalHost:8443/",
+        "https://a.localhost/",
+        "https://printer/",
+        "https://printer.local/",
+        "https://db.internal/",
+        "https://hook.invalid/",
+        "https://a..example.com/",
+        "https://" + "a" * 64 + ".com/",
+        "https://example.com:0/",
         "https://example.com:22/",
         "https://example.com:6379/",
         "https://example.com:99999/",
@@ -157,6 +167,13 @@ def test_a_good_url_is_taken(url: str) -> None:
 def test_the_operator_may_widen_it() -> None:
     inside = Egress.of(["127.0.0.0/8", "10.0.0.0/8"], allow_http=True, ports=None)
     inside.check_url("http://127.0.0.1:8080/hook")
+    inside.check_url("http://localhost:8080/hook")
+    inside.check_url("http://printer.local/hook")
+    for never in ("http://example.com:0/", "http://hook.invalid/"):
+        with pytest.raises(InvalidInput):
+            inside.check_url(never)
+    with pytest.raises(InvalidInput, match="this machine"):
+        Egress.of(["10.0.0.0/8"], allow_http=True, ports=None).check_url("http://localhost/")
     with pytest.raises(InvalidInput, match=r"192\.168"):
         inside.check_url("http://192.168.0.1/")
     with pytest.raises(InvalidInput, match=r"10\.0\.0\.0/8"):

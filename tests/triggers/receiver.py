@@ -22,12 +22,16 @@ def listening_socket() -> socket.socket:
 
 
 class Receiver:
-    """`answers` are given in turn, the last one for ever; None hangs until the receiver is closed."""
+    """`answers` are given in turn, the last one for ever; None hangs until the receiver is closed, and so does what follows an
+    answer if it is to `stall`."""
 
-    def __init__(self, *answers: bytes | None, drip: bool = False, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, *answers: bytes | None, drip: bool = False, stall: bool = False, tls: ssl.SSLContext | None = None
+    ) -> None:
         self.tls = tls
         self.answers = list(answers) or [OK]
         self.drip = drip
+        self.stall = stall
         self.requests: list[tuple[dict[str, str], bytes]] = []
         self._closing = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -75,6 +79,8 @@ class Receiver:
                             return
                 else:
                     connection.sendall(answer)
+                    if self.stall:
+                        self._closing.wait(300)
             except OSError:
                 return
 
@@ -99,8 +105,10 @@ class Receiver:
 
 
 @contextmanager
-def receiving(*answers: bytes | None, drip: bool = False, tls: ssl.SSLContext | None = None) -> Iterator[Receiver]:
-    receiver = Receiver(*answers, drip=drip, tls=tls)
+def receiving(
+    *answers: bytes | None, drip: bool = False, stall: bool = False, tls: ssl.SSLContext | None = None
+) -> Iterator[Receiver]:
+    receiver = Receiver(*answers, drip=drip, stall=stall, tls=tls)
     try:
         yield receiver
     finally:

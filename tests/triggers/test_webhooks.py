@@ -160,6 +160,28 @@ def test_a_receiver_that_misbehaves(
     assert len(receiver.requests) == 1
 
 
+@pytest.mark.parametrize("stall", [True, False], ids=["stalls", "hangs up"])
+def test_a_receiver_that_never_ends_its_headers_has_not_answered(room: Room, stall: bool) -> None:
+    with receiving(b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\nx-more: ", stall=stall) as receiver:
+        made = room.webhooks.create(receiver.url)
+        finish_work(room)
+        assert deliver(room, total_seconds=3 if stall else PATIENCE, rounds=1) == 1
+    (delivery,) = room.webhooks.deliveries(made.webhook.id)
+    assert (delivery.status, delivery.response_status) == ("failed", None)
+    assert ("no answer within 3 s" if stall else "before its headers did") in str(delivery.error)
+
+
+def test_a_host_that_nothing_can_reach_is_refused_when_saved(room: Room) -> None:
+    strict = Webhooks(room.app.ground, "default")
+    for url in ("https://localhost/", "https://example.com:0/", "https://printer/", "https://hook.invalid/"):
+        with pytest.raises(InvalidInput):
+            strict.create(url)
+    made = strict.create("https://example.com/")
+    with pytest.raises(InvalidInput, match="this machine"):
+        strict.update(made.webhook.id, url="https://localhost/")
+    assert strict.list() == [made.webhook]
+
+
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A certificate for 127.0.0.1, signed by itself, with its key."""

@@ -116,6 +116,8 @@ _DENIED_V4 = tuple(
         "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
     )
 )  # fmt: skip
+_NEVER_RESOLVED = frozenset({"invalid", "onion"})
+_PRIVATE_NAMES = frozenset({"local", "internal", "intranet", "lan", "home", "corp", "arpa"})
 # Only global unicast is routed; within it, these are for documentation, or carry an IPv4 address inside.
 _GLOBAL_V6 = IPv6Network("2000::/3")
 _DENIED_V6 = tuple(
@@ -173,11 +175,28 @@ class Egress:
             raise InvalidInput("A webhook's url has a host name without a final dot, no user name and no #fragment.")
         default = 443 if scheme == "https" else 80
         allowed = self.ports if self.ports is None or scheme == "https" else self.ports | {80}
+        if port == 0:
+            raise InvalidInput("A webhook's port is a number from 1 to 65535; nothing can listen on port 0.")
         if allowed is not None and (port or default) not in allowed:
             raise InvalidInput(f"A webhook's port is one of {', '.join(map(str, sorted(allowed)))}, not {port}.")
         address = literal_address(host)
-        if address is not None and (why := self.refusal(address)):
+        why = self.refusal(address) if address is not None else self._refuse_name(host)
+        if why:
             raise InvalidInput(f"A webhook cannot go to {host}: {why}.")
+
+    def _refuse_name(self, host: str) -> str | None:
+        """Why no message can ever be delivered to a host of this name, or None. What the name resolves to is checked at delivery."""
+        labels = host.lower().split(".")
+        if len(host) > 253 or not all(0 < len(label) <= 63 for label in labels):
+            return "it is not a host name"
+        if labels[-1] in _NEVER_RESOLVED:
+            return f"names that end in .{labels[-1]} never resolve"
+        if labels[-1] == "localhost":
+            loopback = self.refusal(IPv4Address("127.0.0.1")) and self.refusal(IPv6Address("::1"))
+            return "it is this machine" if loopback else None
+        if not self.allowed and (len(labels) == 1 or labels[-1] in _PRIVATE_NAMES):
+            return "it is a name of a private network, and the operator allows public addresses only"
+        return None
 
 
 def literal_address(host: str) -> Address | None:

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
 from ipaddress import ip_address
-from typing import Protocol
+from typing import Any, BinaryIO, Protocol, cast
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -177,8 +177,39 @@ class WebhookRunner:
         raise last
 
 
+class _Lines:
+    """A response's stream that remembers the last line read from it."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.stream = stream
+        self.last = b""
+
+    def readline(self, limit: int = -1) -> bytes:
+        self.last = self.stream.readline(limit)
+        return self.last
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.stream, name)
+
+
+class _WholeHead(http.client.HTTPResponse):
+    """A response whose head ends with an empty line. The standard library takes the end of the stream for the end of a head."""
+
+    def begin(self) -> None:
+        stream = self.fp
+        lines = _Lines(stream)
+        self.fp = cast(Any, lines)
+        super().begin()
+        if lines.last not in (b"\r\n", b"\n"):
+            raise http.client.HTTPException("the receiver's answer ended before its headers did")
+        if self.fp is not None:  # None when there is no body to read
+            self.fp = stream
+
+
 class _Checked(http.client.HTTPConnection):
     """An HTTP connection over a socket that was made and checked before."""
+
+    response_class = _WholeHead
 
     def __init__(self, host: str, port: int, raw: socket.socket, tls: ssl.SSLContext | None) -> None:
         super().__init__(host, port)
