@@ -97,8 +97,10 @@ def test_a_database_without_what_a_migration_changes_is_refused(empty_url: str, 
 def test_a_database_that_cannot_be_upgraded_is_refused_and_left_as_it_was(empty_url: str) -> None:
     """Its version says 0001, but no edition of 0001 was like this."""
     create_edition(empty_url, "6")
-    execute(empty_url, "ALTER TABLE penstock_workers DROP COLUMN running_count; DROP TABLE penstock_sessions")
-    with pytest.raises(SchemaMismatch, match=r"workers\.running_count, table penstock_sessions.*Nothing was changed"):
+    execute(empty_url, "ALTER TABLE penstock_workers DROP COLUMN running_count; DROP TABLE penstock_trigger_fires")
+    with pytest.raises(
+        SchemaMismatch, match=r"table penstock_trigger_fires.*workers\.running_count.*Nothing was changed"
+    ):
         upgraded(empty_url)
     db = Database(empty_url)
     assert schema.current(db) == "0001"

@@ -68,8 +68,9 @@ def _end(principal: Principal) -> str:
 
 @app.command()
 def revoke(id: Annotated[str, typer.Argument(help="The token's id.")], database_url: DatabaseUrl = None) -> None:
-    """End a token, and the sessions opened with it."""
+    """End a token, every token that came from it, and the sessions opened with them."""
     with open_app(database_url) as made:
         principal_id: UUID = check.identifier("id", id)
         gone = access.revoke_token(made.ground, principal_id)
-    out().print(f"{gone.label} ({gone.id}) is revoked.", markup=False)
+    who = gone.principal
+    out().print(f"{who.label} ({who.id}) is revoked. Tokens: {gone.tokens}, sessions: {gone.sessions}.", markup=False)

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
-from uuid import UUID
+from uuid import NAMESPACE_URL, UUID, uuid5
 
 ALPHABET = string.digits + string.ascii_letters
 MARK = "pst"
 SECRET_LENGTH = 43
 CHECKSUM_LENGTH = 6
+PERSON_PREFIX = "person"
+"""What stands in place of a token's beginning where there is no token."""
 
 
 class Role(StrEnum):
@@ -45,9 +47,19 @@ GRANTS: dict[Role, frozenset[Need]] = {
 }
 
 
+GIVES: dict[Role, frozenset[Role]] = {
+    Role.SUPER_ADMIN: frozenset(Role),
+    Role.TENANT_ADMIN: frozenset({Role.TENANT_ADMIN, Role.OPERATOR, Role.VIEWER, Role.WORKER}),
+    Role.OPERATOR: frozenset(),
+    Role.VIEWER: frozenset(),
+    Role.WORKER: frozenset(),
+}
+"""The roles of the tokens that each role may create."""
+
+
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Somebody with a token. `tenant_id` is None for those of the whole installation."""
+    """Somebody with a token, or a person known by an identity provider. `tenant_id` is None for those of the whole installation."""
 
     id: UUID
     role: Role
@@ -61,14 +73,78 @@ class Principal:
     expires_at: datetime | None
     revoked_at: datetime | None
     last_used_at: datetime | None
+    parent_id: UUID | None = None
+    """Who created it. It ends with its parent, and may no more than its parent."""
+    scopes: tuple[str, ...] | None = None
+    """What it is limited to, beside its role; None is everything that its role may."""
+    keys: tuple[str, ...] | None = None
+    """The definitions it is limited to: keys, or beginnings of keys such as `report.*`."""
+    addresses: tuple[str, ...] | None = None
+    """The networks it may be used from, such as `10.0.0.0/8`."""
+    issuer: str | None = None
+    """The identity provider that vouches for a person; a principal without one has a token."""
+    subject: str | None = None
+    last_used_address: str | None = None
+    rotated_at: datetime | None = None
+    previous_expires_at: datetime | None = None
+    """Until when the secret before the last rotation is still accepted."""
 
     def may(self, need: Need) -> bool:
         return need in GRANTS[self.role]
 
     @property
+    def is_person(self) -> bool:
+        return self.issuer is not None
+
+    @property
     def actor(self) -> str:
         """How the audit names it: the label people know, and the id that cannot be taken twice."""
         return f"{self.label} ({self.id})"
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Somebody for whom an identity provider vouches: who they are there, and what they may do here."""
+
+    issuer: str
+    subject: str
+    label: str
+    role: Role
+    tenant_id: UUID | None = None
+
+    @property
+    def id(self) -> UUID:
+        """Always the same for the same subject and tenant."""
+        tenant = "" if self.tenant_id is None else f"#{self.tenant_id}"
+        return uuid5(NAMESPACE_URL, f"{self.issuer}#{self.subject}{tenant}")
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A person at the page. It ends at `expires_at`, when it was not used for long, and with its principal."""
+
+    id: UUID
+    principal_id: UUID
+    created_at: datetime
+    last_seen_at: datetime
+    expires_at: datetime
+    address: str | None
+    user_agent: str | None
+    issuer: str | None
+    sid: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an attempt to come in, to leave or to do something ended: `session.open`, `session.refused`, `session.close`,
+    `token.refused` or `access.refused`."""
+
+    kind: str
+    principal: Principal | None
+    """None where nobody is known: the token or session was not valid."""
+    address: str
+    detail: str
+    request_id: str | None
 
 
 def new_token() -> tuple[str, str]:

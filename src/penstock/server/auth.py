@@ -14,19 +14,22 @@ from uuid import UUID
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
+from starlette.responses import Response
 
 from penstock.app import Penstock
-from penstock.core.access import Need, Principal, Role, csrf_token, digest, is_well_formed
+from penstock.core.access import Need, Outcome, Principal, Role, Session, csrf_token, digest, is_well_formed
 from penstock.core.errors import DatabaseError, Forbidden, UnknownTenant
 from penstock.core.forwarded import counted_as
 from penstock.core.ids import DEFAULT_TENANT_ID
+from penstock.queue.sign_in import Opened, Visit
 from penstock.server.calls import Call
 from penstock.server.jwts import Tokens
 from penstock.server.limits import Buckets
 from penstock.server.problems import Problem
 from penstock.server.settings import Settings
 from penstock.server.tracing import current_trace
-from penstock.store import principals
+from penstock.store import principals, sessions
+from penstock.store.database import Tx
 
 COOKIE = "penstock_session"
 SECURE_COOKIE = "__Host-penstock_session"
@@ -42,8 +45,9 @@ _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 @dataclass(frozen=True, slots=True)
 class Known:
     principal: Principal
-    csrf_hash: str | None
     until: float
+    csrf_hash: str | None = None
+    session: Session | None = None
 
 
 class Gate:
@@ -60,14 +64,49 @@ class Gate:
         self._rate = Buckets(settings.rate_limit, 2 * settings.rate_limit)
         self._refused = Buckets(5.0, 300.0)
         self._jwts = Tokens(settings, penstock.ground) if settings.jwt_jwks else None
+        self.listeners: list[Callable[[Outcome], None]] = []
+        """Told of every sign-in, sign-out and refusal. They are called on the event loop, too, so they must not wait."""
 
     def forget(self) -> None:
         """Look everyone up again: a token was revoked, a session closed, a tenant changed."""
         self._known.clear()
 
+    def outcome(self, kind: str, request: Request, principal: Principal | None = None, detail: str = "") -> None:
+        """Tell the listeners how an attempt ended: the one place that every authentication passes."""
+        told = Outcome(kind, principal, address_of(request), detail, getattr(request.state, "request_id", None))
+        for listener in self.listeners:
+            listener(told)
+
+    def visit(self, request: Request) -> Visit:
+        """How the one who signs in comes to us, for the list of their sessions."""
+        return Visit(
+            self.settings.session_seconds, address_of(request), request.headers.get("user-agent"),
+            request.cookies.get(cookie_name(request)),
+        )  # fmt: skip
+
+    def admit_session(self, request: Request, response: Response, opened: Opened, how: str) -> None:
+        """Give the browser the cookie of a session that was opened just now. `how` is told to the listeners."""
+        name = cookie_name(request)
+        left = (opened.session.expires_at - opened.session.created_at).total_seconds()
+        response.set_cookie(
+            name, opened.secret, max_age=int(left), path="/", httponly=True, samesite="strict",
+            secure=name == SECURE_COOKIE,
+        )  # fmt: skip
+        self.forget()
+        self.outcome("session.open", request, opened.principal, how)
+
     async def admit(self, request: Request, need: Need) -> Call:
         """The call that this request may make; a Problem when it may not."""
         known, by_session = await self._authenticated(request)
+        principal = known.principal
+        try:
+            return await self._admitted(request, need, known, by_session)
+        except (Forbidden, Problem) as error:
+            if isinstance(error, Forbidden) or error.status_code == 403:
+                self.outcome("access.refused", request, principal, f"{request.method} {request.url.path}: {error}")
+            raise
+
+    async def _admitted(self, request: Request, need: Need, known: Known, by_session: bool) -> Call:
         principal = known.principal
         wait = self._rate.take(principal.id)
         if wait:
@@ -78,6 +117,8 @@ class Gate:
             raise Forbidden(f"The role {principal.role.value} may not do this.")
         if by_session and request.method not in SAFE_METHODS:
             self._check_csrf(request, known)
+        if known.session is not None:
+            await self._seen(request, known, known.session)
         tenant, tenant_id = await self._tenant(request, principal)
         key = request.headers.get("idempotency-key")
         if key is not None and not _KEY.fullmatch(key):
@@ -118,10 +159,10 @@ class Gate:
             if not is_well_formed(secret):
                 known = None
             else:
-                known = await run_in_threadpool(self._look_up, kind, secret)
+                known = await run_in_threadpool(self._look_up, kind, secret, address_of(request))
             if known is None:
                 self._welcome.pop(name, None)
-                raise self.refuse(request)
+                raise self.refuse(request, f"{kind}.refused")
             self._known[name] = known
             self._welcome[name] = None
             for remembered in (self._known, self._welcome):
@@ -130,34 +171,47 @@ class Gate:
         return known
 
     def _expired(self, principal: Principal) -> bool:
-        now = self.penstock.db.moment() or datetime.now(UTC)
-        return principal.expires_at is not None and principal.expires_at <= now
+        return principal.expires_at is not None and principal.expires_at <= self._now()
 
-    def _look_up(self, kind: str, secret: str) -> Known | None:
+    def _look_up(self, kind: str, secret: str, address: str) -> Known | None:
         until = self.clock() + REMEMBER_SECONDS
         hashed = digest(secret)
         with self.penstock.db.read() as tx:
             if kind == "session":
-                session = principals.valid_by_session(tx, hashed)
-                return None if session is None else Known(session[0], session[1], until)
-            found = principals.valid_by_hash(tx, hashed)
-        if found is not None and hmac.compare_digest(found[1], hashed):
-            self._touch(found[0])
-            return Known(found[0], None, until)
+                found = principals.valid_by_session(tx, hashed, self.settings.session_idle_seconds)
+                return None if found is None else Known(found.principal, until, found.csrf_hash, found.session)
+            by_token = principals.valid_by_hash(tx, hashed)
+        if by_token is not None and hmac.compare_digest(by_token[1], hashed):
+            self._touch(by_token[0], address)
+            return Known(by_token[0], until)
         if self._jwts is not None and secret.count(".") == 2:
             named = self._jwts.principal(secret)
-            return None if named is None else Known(named, None, until)
+            return None if named is None else Known(named, until)
         return None
 
-    def _touch(self, principal: Principal) -> None:
-        now = self.penstock.db.moment() or datetime.now(UTC)
+    def _touch(self, principal: Principal, address: str) -> None:
+        """Note when and from where a token is used, to the minute."""
         last = principal.last_used_at
-        if last is not None and (now - last).total_seconds() < principals.TOUCH_SECONDS:
-            return
+        if last is None or (self._now() - last).total_seconds() >= principals.TOUCH_SECONDS:
+            self._note(lambda tx: principals.touch(tx, principal.id, address))
+
+    async def _seen(self, request: Request, known: Known, session: Session) -> None:
+        """Note that a session is used, so that it does not end as idle; not with every request. Waiting on a stream is no
+        use: a page that nobody looks at does not keep its session."""
+        often = min(principals.TOUCH_SECONDS, self.settings.session_idle_seconds / 10)
+        if (self._now() - session.last_seen_at).total_seconds() >= often and not request.url.path.endswith("/stream"):
+            address = address_of(request)
+            await run_in_threadpool(self._note, lambda tx: sessions.touch(tx, session.id, address))
+            await run_in_threadpool(self._touch, known.principal, address)
+
+    def _note(self, work: Callable[[Tx], None]) -> None:
         try:
-            self.penstock.db.transact(lambda tx: principals.touch(tx, principal.id))
+            self.penstock.db.transact(work)
         except DatabaseError:
             pass  # a database that cannot be written can still be read
+
+    def _now(self) -> datetime:
+        return self.penstock.db.moment() or datetime.now(UTC)
 
     async def whoever(self, request: Request) -> tuple[Principal, bool, str]:
         """Who asks, whether by a session, and the tenant they act for."""
@@ -167,11 +221,13 @@ class Gate:
 
     def check_attempts(self, request: Request) -> None:
         """Refuse those who have guessed too often, before anything is looked up for them."""
-        if self._refused.empty(_address(request)):
+        if self._refused.empty(_counted_as(request)):
             raise _guessing(10)
 
-    def refuse(self, request: Request) -> Problem:
-        wait = self._refused.take(_address(request))
+    def refuse(self, request: Request, kind: str) -> Problem:
+        """What somebody gets who came with a secret that is not valid: `token.refused` or `session.refused`."""
+        self.outcome(kind, request)
+        wait = self._refused.take(_counted_as(request))
         if wait:
             return _guessing(wait)
         return _unauthenticated("The token or session is not valid: unknown, expired or revoked.")
@@ -201,7 +257,11 @@ def _guessing(wait: float) -> Problem:
     return Problem(429, "rate_limited", "Too many wrong tokens.", headers={"retry-after": str(int(wait) + 1)})
 
 
-def _address(request: Request) -> str:
+def address_of(request: Request) -> str:
+    return request.client.host if request.client else ""
+
+
+def _counted_as(request: Request) -> str:
     return counted_as(request.client.host) if request.client else ""
 
 

@@ -38,6 +38,9 @@ class Settings:
     rate_limit: float = 500.0
     """Requests a second and principal; bursts of twice as many pass."""
     session_seconds: float = 12 * 3600.0
+    """The longest that a session of the page lasts, however much it is used."""
+    session_idle_seconds: float = 3600.0
+    """A session that was not used for this long ends."""
     metrics: str = "token"
     """Who may read /metrics: `token` (anyone who may view, and sees their own tenant) or `loopback` (this machine, all)."""
     metrics_tenants: int = 100
@@ -83,7 +86,15 @@ class Settings:
             raise InvalidInput(f"tracing is {self.tracing!r}; expected on or off.")
         if self.metrics not in ("token", "loopback"):
             raise InvalidInput(f"metrics is {self.metrics!r}; expected token or loopback.")
-        for name in ("max_body_bytes", "body_timeout", "rate_limit", "session_seconds", "stream_interval", "threads"):
+        for name in (
+            "max_body_bytes",
+            "body_timeout",
+            "rate_limit",
+            "session_seconds",
+            "session_idle_seconds",
+            "stream_interval",
+            "threads",
+        ):
             if getattr(self, name) <= 0:
                 raise InvalidInput(f"{name} is {getattr(self, name)!r}; it must be more than 0.")
         if self.jwt_jwks and not (self.jwt_issuer and self.jwt_audience):

@@ -7,17 +7,19 @@ from uuid import UUID
 
 from fastapi import Query, Request, Response
 
-from penstock.core.access import Need, Principal, Role, csrf_token, digest, is_well_formed, new_secret, new_token
+from penstock.core.access import Need, Principal, Role, digest, new_token
 from penstock.core.errors import InvalidInput, NotFound
 from penstock.core.wire import access as wire
 from penstock.core.wire.base import Name
+from penstock.queue import sign_in as access
 from penstock.server.auth import SECURE_COOKIE, Gate, cookie_name, csrf_of, same_origin
 from penstock.server.calls import Call, Unit
 from penstock.server.problems import Problem
 from penstock.server.queries import Cursored, Paged, cursor_of, from_cursor
 from penstock.server.routing import Caller, Routes
-from penstock.store import audit, principals, sessions, tenants
+from penstock.store import audit, principals, sessions, tenants, token_tree
 from penstock.store.database import Tx
+from penstock.store.principals import NewPrincipal
 
 routes = Routes("access")
 HIDDEN = frozenset({"token"})
@@ -30,31 +32,11 @@ def sign_in(request: Request, body: wire.SignIn, response: Response) -> wire.Ses
     if not same_origin(request):
         raise Problem(403, "csrf", "Sign in from the page itself.")
     gate.check_attempts(request)
-    secret = new_secret()
-    csrf = csrf_token(secret)
-    ground, seconds = gate.penstock.ground, gate.settings.session_seconds
-    hashed = digest(body.token)
-
-    def work(tx: Tx) -> Principal | None:
-        if not is_well_formed(body.token):
-            return None
-        found = principals.valid_by_hash(tx, hashed)
-        principal = found[0] if found else None
-        if principal is None:
-            owner = sessions.take_code(tx, hashed)
-            principal = principals.valid_by_id(tx, owner) if owner else None
-        if principal is not None:
-            sessions.open_session(tx, principal.id, digest(secret), digest(csrf), seconds)
-        return principal
-
-    principal = ground.db.transact(work)
-    if principal is None:
-        raise gate.refuse(request)
-    name = cookie_name(request)
-    response.set_cookie(
-        name, secret, max_age=int(seconds), path="/", httponly=True, samesite="strict", secure=name == SECURE_COOKIE
-    )
-    return _session(gate, principal, principal.tenant_slug or "default", csrf)
+    opened = access.sign_in(gate.penstock.ground, body.token, gate.visit(request))
+    if opened is None:
+        raise gate.refuse(request, "session.refused")
+    gate.admit_session(request, response, opened, "by token")
+    return _session(gate, opened.principal, opened.principal.tenant_slug or "default", opened.csrf_token)
 
 
 @routes.get("/session", None)
@@ -82,19 +64,27 @@ def sign_out(request: Request, response: Response) -> None:
     name = cookie_name(request)
     secret = request.cookies.get(name)
     if secret and same_origin(request):
-        gate.penstock.db.transact(lambda tx: sessions.close_session(tx, digest(secret)))
+        whose = gate.penstock.db.transact(lambda tx: _close(tx, digest(secret)))
         response.delete_cookie(name, path="/", httponly=True, samesite="strict", secure=name == SECURE_COOKIE)
         gate.forget()
+        if whose is not None:
+            gate.outcome("session.close", request, whose)
+
+
+def _close(tx: Tx, secret_hash: str) -> Principal | None:
+    whose = sessions.close_session(tx, secret_hash)
+    return None if whose is None else principals.by_id(tx, whose)
 
 
 def _create(call: Call, body: wire.NewToken, tenant_id: UUID | None) -> wire.CreatedToken:
     def work(unit: Unit) -> wire.CreatedToken:
         role = Role(body.role)
         token, prefix = new_token()
-        made = principals.add(
-            unit.tx, role, body.label, prefix, digest(token), tenant_id=tenant_id, queues=body.queues,
+        new = NewPrincipal(
+            role, body.label, prefix, digest(token), tenant_id=tenant_id, queues=body.queues,
             created_by=call.principal.actor, expires_at=body.expires_at,
         )  # fmt: skip
+        made = principals.add(unit.tx, new)
         unit.audit("token.create", "token", made.id, after=wire.Token.of(made), tenant_id=tenant_id)
         return wire.CreatedToken(**wire.told(made), token=token)
 
@@ -106,10 +96,11 @@ def _revoke(call: Call, gate: Gate, token_id: UUID, tenant_id: UUID | None) -> w
         found = principals.by_id(unit.tx, token_id)
         if found is None or (tenant_id is not None and found.tenant_id != tenant_id):
             raise NotFound("token", token_id)
-        after = principals.revoke(unit.tx, token_id)
-        assert after is not None
-        unit.audit("token.revoke", "token", token_id, wire.Token.of(found), wire.Token.of(after), found.tenant_id)
-        return wire.Token.of(after)
+        revoked = token_tree.revoke_tree(unit.tx, token_id)
+        assert revoked is not None
+        after = wire.Token.of(revoked.principal)
+        unit.audit("token.revoke", "token", token_id, wire.Token.of(found), after, found.tenant_id)
+        return after
 
     revoked = call.change(work)
     gate.forget()

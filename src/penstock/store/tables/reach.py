@@ -189,11 +189,24 @@ principals = Table(
     Column("expires_at", UtcTime),
     Column("revoked_at", UtcTime),
     Column("last_used_at", UtcTime),
+    # Who created it. No foreign key: a tenant's principals are erased in any order.
+    Column("parent_id", Id),
+    Column("scopes", JsonDoc),
+    Column("keys", JsonDoc),
+    Column("addresses", JsonDoc),
+    Column("issuer", Text),
+    Column("subject", Text),
+    Column("last_used_address", Text),
+    Column("previous_hash", Text),
+    Column("previous_expires_at", UtcTime),
+    Column("rotated_at", UtcTime),
     check_in("role", ("super_admin", "tenant_admin", "operator", "viewer", "worker")),
     check_filled("label"),
     CheckConstraint("role IN ('super_admin', 'worker') OR tenant_id IS NOT NULL", name="tenant_unless_global"),
     CheckConstraint("role <> 'super_admin' OR tenant_id IS NULL", name="super_admin_is_global"),
     Index("ix_penstock_principals_tenant", "tenant_id"),
+    Index("ix_penstock_principals_parent", "parent_id", **where("parent_id IS NOT NULL")),
+    Index("uq_penstock_principals_previous", "previous_hash", unique=True, **where("previous_hash IS NOT NULL")),
 )
 
 sessions = Table(
@@ -205,6 +218,13 @@ sessions = Table(
     Column("csrf_hash", Text, nullable=False),
     Column("created_at", UtcTime, nullable=False),
     Column("expires_at", UtcTime, nullable=False),
+    Column("last_seen_at", UtcTime),
+    Column("address", Text),
+    Column("user_agent", Text),
+    Column("issuer", Text),  # the identity provider's own session, which it may end
+    Column("sid", Text),
+    Index("ix_penstock_sessions_principal", "principal_id"),
+    Index("ix_penstock_sessions_sid", "issuer", "sid", **where("sid IS NOT NULL")),
 )
 
 idempotency_keys = Table(
