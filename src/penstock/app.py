@@ -341,9 +341,12 @@ class Penstock:
             # Only here: no other worker needs what they load.
             from penstock.run.command import CommandRunner
             from penstock.run.commands import load_commands
+            from penstock.run.exposure import exposures
 
             found = self._fitting(load_commands(commands))
             self._check_commands(found)
+            for message in exposures(found, self.db.file):
+                structlog.get_logger("penstock").warning("commands_exposed", message=message)
             runners.append(CommandRunner(found, redactor, log_dir))
         return runners
 

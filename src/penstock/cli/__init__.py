@@ -6,10 +6,12 @@ import sys
 
 from penstock.cli._common import guarded
 from penstock.cli._root import app
+from penstock.run.shield import receive
 
 
 def main() -> None:
     """The `penstock` program."""
+    receive()
     sys.exit(guarded(app))
 
 

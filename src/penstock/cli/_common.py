@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
+import structlog
 import typer
 from rich.console import Console
 
@@ -22,6 +23,7 @@ from penstock.core.errors import (
     UnknownTenant,
 )
 from penstock.core.terminal import printable
+from penstock.run.shield import shield
 from penstock.worker.service import patiently
 
 OK, FAILED, USAGE, NO_DATABASE, UNHEALTHY = 0, 1, 2, 3, 4
@@ -63,6 +65,16 @@ def out() -> Console:
 def err() -> Console:
     """For everything that is not the answer."""
     return SafeConsole(file=sys.stderr, soft_wrap=True, highlight=False)
+
+
+def keep_secrets() -> None:
+    """Hide what this process was started with from the commands that it will start. For verbs that run for long."""
+    if shield():
+        structlog.get_logger("penstock").warning(
+            "secret_in_arguments",
+            message="A password or token was given among the arguments, where every user of this machine could see it until now. "
+            "Give it by PENSTOCK_DATABASE_URL or PENSTOCK_TOKEN instead.",
+        )
 
 
 def open_app_patiently(database_url: str | None, app: str | None = None) -> Penstock:

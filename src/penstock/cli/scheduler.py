@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli._common import DatabaseUrl, open_app_patiently
+from penstock.cli._common import DatabaseUrl, keep_secrets, open_app_patiently
 from penstock.cli._logs import configure_logs
 
 
@@ -20,6 +20,7 @@ def scheduler(
 ) -> None:
     """Run the schedules until SIGTERM or SIGINT. Start as many as you like: each moment fires once."""
     configure_logs(verbose, json_logs)
+    keep_secrets()
     told = threading.Event()
 
     def stop(_signal: int, _frame: FrameType | None) -> None:

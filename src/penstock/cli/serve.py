@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from penstock.app import Penstock
-from penstock.cli._common import AppPath, DatabaseUrl, err, open_app_patiently, out
+from penstock.cli._common import AppPath, DatabaseUrl, err, keep_secrets, open_app_patiently, out
 from penstock.cli._logs import configure_logs
 from penstock.core.errors import InvalidInput
 from penstock.queue.access import BOOTSTRAP, create_token, ensure_bootstrap, list_tokens, sign_in_code
@@ -42,6 +42,7 @@ def api(
 ) -> None:
     """Serve the API and the page. Workers and schedulers run elsewhere."""
     configure_logs(verbose, json_logs)
+    keep_secrets()
     with open_app_patiently(database_url, app) as made:
         if commands is not None:
             made.use_commands(commands)
@@ -63,6 +64,7 @@ def up(
 ) -> None:
     """Everything in one process: API, page, scheduler and worker. Prints the address and a sign-in link."""
     configure_logs(verbose, json_logs)
+    keep_secrets()
     with open_app_patiently(database_url, app) as made:
         server = Server(made, host, port, pipeline)
         parts = _parts(made, commands, concurrency, pipeline or [])

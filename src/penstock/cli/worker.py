@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli._common import AppPath, DatabaseUrl, open_app_patiently
+from penstock.cli._common import AppPath, DatabaseUrl, keep_secrets, open_app_patiently
 from penstock.cli._logs import configure_logs
 from penstock.cli.remote import run_remote
 from penstock.core.errors import InvalidInput
@@ -50,6 +50,7 @@ def worker(
     The first signal lets running work end within --grace and gives the rest back; a second one does not wait.
     """
     configure_logs(verbose, json_logs)
+    keep_secrets()
     if api is not None:
         _refuse_with_api(context, pipeline)
     elif _typed(context, "token"):

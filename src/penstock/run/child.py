@@ -24,6 +24,7 @@ from penstock.core.redact import Redactor
 from penstock.core.signature import Signature, read
 from penstock.run.context import Context
 from penstock.run.perform import misfit, perform
+from penstock.run.shield import receive
 from penstock.run.target import Target
 from penstock.run.wire import Receiver, Sender, pack
 
@@ -190,6 +191,7 @@ def _load(target: Target) -> tuple[Callable[..., Any], Signature]:
 
 def main(requests: int, messages: int) -> None:
     """The child's program, started by the pool."""
+    receive()
     for fd in (requests, messages):
         os.set_inheritable(fd, False)
     Child(requests, messages).serve()

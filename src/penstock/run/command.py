@@ -98,13 +98,14 @@ class CommandRunner:
             limits=_limits(settings.rlimits),
             processes=settings.rlimits.processes or PROCESSES,
             contained=settings.contained,
+            account=command.account,
         )
 
 
 @contextmanager
 def _params_file(command: Command, claim: Claim) -> Iterator[str]:
-    """The path of a file with the params as JSON, for as long as the command runs, in a directory of its own that only this
-    user may enter. Empty if the command names none."""
+    """The path of a file with the params as JSON, for as long as the command runs, in a directory of its own that only the
+    command's user may enter. Empty if the command names none."""
     if not command.wants_params_file:
         yield ""
         return
@@ -115,6 +116,9 @@ def _params_file(command: Command, claim: Claim) -> Iterator[str]:
         path = f"{room.path}/params.json"
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(dumps(dict(claim.params)).encode())
+        if command.account is not None:
+            keeper.workspaces.let_others_pass()
+            command.account.own(room.path, path)
         yield path
     finally:
         room.remove()

@@ -10,6 +10,7 @@ stdin = "{notes}"              # text for its stdin; or stdin = "params": all pa
 env = ["PATH"]                 # names passed on from the worker; everything else is withheld
 env_set = { LANG = "C.UTF-8" } # values of our own; placeholders are filled in
 cwd = "/srv/zoltag"            # else an empty directory, removed afterwards
+user = "zoltag"                # the user it runs as, with that user's groups; needs a worker that runs as root
 timeout = 600                  # seconds, at most what the definition allows
 kill_grace = 30                # seconds between SIGTERM and SIGKILL
 skip_exit_codes = [78]         # there was nothing to do
@@ -43,6 +44,7 @@ from penstock.core.nouns import Claim
 from penstock.core.payload import dumps
 from penstock.core.redact import Redactor
 from penstock.core.status import RetryMode
+from penstock.run.account import Account, account
 from penstock.run.template import Misfit, Template, render_arguments
 
 Seconds = Annotated[float, Field(gt=0, le=366 * 86400)]
@@ -82,6 +84,7 @@ class Settings(BaseModel):
     env: list[str] = []
     env_set: dict[str, str] = {}
     cwd: str | None = None
+    user: str | None = None
     timeout: Seconds | None = None
     kill_grace: Annotated[float, Field(ge=0, le=3600)] = 30.0
     skip_exit_codes: list[ExitCode] = []
@@ -107,6 +110,8 @@ class Command:
     cwd: Path | None
     log_dir: Path | None
     stdin: Template | None = None
+    account: Account | None = None
+    """The user it runs as; None for the worker's own."""
 
     def argv(self, claim: Claim, params_file: str = "") -> list[str]:
         """The exact argument list for a claim; raises Misfit when the payload does not fit."""
@@ -227,6 +232,8 @@ def _read(
         cwd = None if runs_from is None else _directory(settings.cwd, runs_from.parent)
         field = "stdin"
         stdin = _input_template(settings.stdin)
+        field = "user"
+        runs_as = None if runs_from is None else account(settings.user, contained=settings.contained)
     except InvalidInput as error:
         raise _at(text, path, [*where, field], str(error).rstrip(".")) from None
     both = set(settings.skip_exit_codes) & set(settings.retry_exit_codes)
@@ -235,7 +242,7 @@ def _read(
             text, path, [*where, "retry_exit_codes"], f"the exit code {min(both)} cannot mean both skip and retry"
         )
     log_dir = (path.parent / settings.log_dir).absolute() if settings.log_dir else None
-    return Command(key, program, templates, environment, settings, cwd, log_dir, stdin)
+    return Command(key, program, templates, environment, settings, cwd, log_dir, stdin, runs_as)
 
 
 def _input_template(text: str | None) -> Template | None:

@@ -19,6 +19,7 @@ from penstock.run.context import Context, Control, forwarding, stopped
 from penstock.run.guardian import guardian
 from penstock.run.output import LogFile, Stream
 from penstock.run.process import CHUNK, REFRESH_SECONDS, TICK, signal_name
+from penstock.run.shield import handed_over
 from penstock.run.spawn import Child, is_exhausted, two_pipes
 from penstock.run.target import Target
 from penstock.run.wire import Receiver, Sender, unpack
@@ -91,12 +92,13 @@ class _Process:
         path = [entry or os.getcwd() for entry in sys.path]  # noqa: PTH109
         code = _START.format(path=path, requests=requests_out, messages=messages_in)
         try:
-            self.child = Child(
-                [sys.executable, "-c", code],
-                os.environ,
-                ("PENSTOCK_CHILD", uuid.uuid4().hex),
-                pass_fds=(requests_out, messages_in),
-            )
+            with handed_over(os.environ) as (environment, handles):
+                self.child = Child(
+                    [sys.executable, "-c", code],
+                    environment,
+                    ("PENSTOCK_CHILD", uuid.uuid4().hex),
+                    pass_fds=(requests_out, messages_in, *handles),
+                )
         except OSError:
             os.close(requests_in)
             os.close(messages_out)

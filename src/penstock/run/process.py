@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from penstock.core.redact import Redactor
+from penstock.run.account import Account
 from penstock.run.context import Control
 from penstock.run.guardian import guardian
 from penstock.run.limits import LOOK_SECONDS, PROCESSES
@@ -56,6 +57,7 @@ class Order:
     processes: int = PROCESSES
     contained: bool = False
     stdin: bytes | None = None
+    account: Account | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,9 @@ def run_process(order: Order, control: Control) -> Ended:
     log = LogFile(order.log_path, order.log_limit)
     given = None
     try:
+        if workspace is not None and order.account is not None:
+            keeper.workspaces.let_others_pass()
+            order.account.own(workspace.path)
         given = None if order.stdin is None else _input(order.stdin, keeper.workspaces.base)
         child = Child(
             order.argv,
@@ -90,6 +95,7 @@ def run_process(order: Order, control: Control) -> Ended:
             limits=order.limits,
             contained=order.contained,
             stdin=given,
+            account=order.account,
         )
         try:
             return _Watch(order, control, child, log).follow()
@@ -99,7 +105,9 @@ def run_process(order: Order, control: Control) -> Ended:
         log.close()
         if given is not None:
             given.close()
-        if workspace is not None:
+        if workspace is not None and order.account is not None:
+            workspace.remove()  # it is another user's now
+        elif workspace is not None:
             keeper.workspaces.give_back(workspace)
 
 

@@ -10,8 +10,9 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import IO
+from typing import IO, Any
 
+from penstock.run.account import Account
 from penstock.run.cgroup import Cell
 from penstock.run.guardian import guardian
 from penstock.run.limits import default_limits, processes_in_session
@@ -37,6 +38,7 @@ class Child:
         contained: bool = False,
         pass_fds: Sequence[int] = (),
         stdin: IO[bytes] | None = None,
+        account: Account | None = None,
     ) -> None:
         """Raises OSError when it cannot be started.
 
@@ -49,10 +51,11 @@ class Child:
         # Pipes and the null device of our own: Popen would wrap each in a file object that nobody reads
         (self.stdout, out), (self.stderr, err) = two_pipes()
         cell = keeper.cells.take()
+        first, identity = _start_as(account, cell if contained else None)
         # No preexec_fn: it would force fork where vfork does, and is unsafe in a process with threads
         try:
             self._process = subprocess.Popen(
-                [*(cell.enter_first if cell is not None and contained else ()), *limiter, *argv],
+                [*first, *limiter, *argv],
                 stdin=keeper.nothing if stdin is None else stdin,
                 stdout=out,
                 stderr=err,
@@ -61,6 +64,7 @@ class Child:
                 umask=umask,
                 pass_fds=pass_fds,
                 start_new_session=True,
+                **identity,
             )
         except BaseException:
             os.close(self.stdout)
@@ -134,6 +138,16 @@ def two_pipes() -> tuple[tuple[int, int], tuple[int, int]]:
         for fd in first:
             os.close(fd)
         raise
+
+
+def _start_as(account: Account | None, cell: Cell | None) -> tuple[list[str], dict[str, Any]]:
+    """What comes before the program's own arguments, and how `Popen` changes the user. A program that enters its control
+    group first does that as root, and becomes the other user after it."""
+    if cell is not None:
+        return [*cell.enter_first, *(account.become if account is not None else ())], {}
+    if account is None:
+        return [], {}
+    return [], {"user": account.uid, "group": account.gid, "extra_groups": account.groups}
 
 
 def _enclose(pid: int, cell: Cell | None) -> Cell | None:

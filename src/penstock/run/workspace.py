@@ -75,6 +75,10 @@ class Workspaces:
         else:
             workspace.remove()
 
+    def let_others_pass(self) -> None:
+        """Let commands of another user reach the directory that is theirs. They cannot list the others, nor enter them."""
+        os.chmod(self.base, 0o711)  # noqa: PTH101
+
     def close(self) -> None:
         """Remove them all."""
         shutil.rmtree(self.base, ignore_errors=True)

@@ -403,6 +403,11 @@ class Database:
         with self.read() as tx:
             tx.conn.exec_driver_sql("SELECT 1")
 
+    @property
+    def file(self) -> str | None:
+        """The path of the file that holds the database; None where it is not a file of ours."""
+        return self.engine.url.database or None if self.dialect.name == "sqlite" else None
+
     def close(self) -> None:
         for leave in self.before_close:
             leave()

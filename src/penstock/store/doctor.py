@@ -8,6 +8,7 @@ job is given; moves and cancels may put a tenant far from its turn rightfully, s
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -347,7 +348,23 @@ def _sqlite_warnings(tx: Tx) -> list[Warning_]:
         size = wal.stat().st_size // (1024 * 1024)
         message = f"The write-ahead log has grown to {size} MiB: some reader keeps a transaction open. Find and end it."
         found.append(Warning_("large write-ahead log", message))
+    if path and _open_to_all(Path(path).absolute()):
+        message = (
+            f"Every user of this machine can read {path}, with the params and results of every job. Set its mode to 600 (and that "
+            "of the files -wal and -shm beside it), or that of its directory to 700."
+        )
+        found.append(Warning_("database file open to all", message))
     return [*found, *_clock_warnings(tx)]
+
+
+def _open_to_all(path: Path) -> bool:
+    """Whether any user of this machine may open the file, by its permissions and those of the directories above it."""
+    try:
+        return bool(path.stat().st_mode & stat.S_IROTH) and all(
+            folder.stat().st_mode & stat.S_IXOTH for folder in path.parents
+        )
+    except OSError:
+        return False
 
 
 def _clock_warnings(tx: Tx) -> Iterator[Warning_]:

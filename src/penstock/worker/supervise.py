@@ -9,11 +9,13 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from types import FrameType
 from typing import Any
 
 import structlog
 
+from penstock.run.shield import handed_over, without_secret_options
 from penstock.worker.service import full_jitter
 
 PR_SET_PDEATHSIG = 1
@@ -23,11 +25,13 @@ HEALTHY_SECONDS = 10.0
 
 def supervise(processes: int, grace: float) -> int:
     """Run `processes` copies of this very command line, each as one worker, until told to stop. Answers the exit code."""
-    return Supervisor(processes, grace, _command_line()).run()
+    command, variables = _command_line()
+    return Supervisor(processes, grace, command, variables).run()
 
 
-def _command_line() -> list[str]:
-    arguments = list(sys.argv[1:])
+def _command_line() -> tuple[list[str], dict[str, str]]:
+    """What starts one worker, and the variables that say what must not be seen among its arguments."""
+    arguments, variables = without_secret_options(sys.argv[1:])
     for index, argument in enumerate(arguments):
         if argument == "--processes":
             del arguments[index : index + 2]
@@ -35,16 +39,19 @@ def _command_line() -> list[str]:
         if argument.startswith("--processes="):
             del arguments[index]
             break
-    return [sys.executable, "-m", "penstock.cli", *arguments, "--supervised-by", str(os.getpid())]
+    return [sys.executable, "-m", "penstock.cli", *arguments, "--supervised-by", str(os.getpid())], variables
 
 
 class Supervisor:
     """Watches its worker processes."""
 
-    def __init__(self, processes: int, grace: float, command: list[str]) -> None:
+    def __init__(
+        self, processes: int, grace: float, command: list[str], variables: Mapping[str, str] | None = None
+    ) -> None:
         self._count = processes
         self._grace = grace
         self._command = command
+        self._variables = dict(variables or {})
         self._signals = 0
         self._heard = threading.Event()
         self._children: dict[int, tuple[subprocess.Popen[bytes], float]] = {}
@@ -75,7 +82,8 @@ class Supervisor:
 
     def _start(self) -> None:
         # A session of their own: Ctrl-C reaches them once, through us.
-        child = subprocess.Popen(self._command, start_new_session=True)
+        with handed_over({**os.environ, **self._variables}) as (environment, handles):
+            child = subprocess.Popen(self._command, env=environment, pass_fds=handles, start_new_session=True)
         self._children[child.pid] = child, time.monotonic()
 
     def _reap(self) -> list[tuple[int, float]]:
