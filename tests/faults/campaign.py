@@ -183,11 +183,11 @@ def every_worker_claims(field: Field) -> None:
 
     def all_had_some() -> bool:
         jobs = [field.app.enqueue("who") for _ in range(4 * len(alive))]
-        eventually(lambda: all(field.app.jobs.get(job.id).finished for job in jobs), 60, "the end of the roll call")
+        eventually(lambda: all(field.app.jobs.get(job.id).finished for job in jobs), what="the end of the roll call")
         alive.difference_update(field.app.jobs.get(job.id).result for job in jobs)
         return not alive
 
-    eventually(all_had_some, 60, "work for every worker")
+    eventually(all_had_some, what="work for every worker")
 
 
 def in_order(app: Penstock, group_id: UUID) -> None:

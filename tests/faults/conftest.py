@@ -5,28 +5,18 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from penstock import Config, Penstock
 from penstock.core.errors import DatabaseUnavailable
 from penstock.core.status import JobStatus
+from tests.support.waiting import eventually
 
 REPOSITORY = Path(__file__).parents[2]
-
-
-def eventually(true: Callable[[], Any], seconds: float = 90.0, what: str = "it") -> Any:
-    """Patient by default: beside a fleet of a hundred processes, on two cores, a worker takes half a minute to start."""
-    until = time.monotonic() + seconds
-    while not (found := true()):
-        assert time.monotonic() < until, f"{what} did not happen within {seconds:g} s"
-        time.sleep(0.02)
-    return found
 
 
 class Stage:
@@ -100,7 +90,7 @@ class Stage:
 
     def healthy(self) -> None:
         self.stop_workers()
-        eventually(lambda: not self.left_processes(), 10, "the end of every process")
+        eventually(lambda: not self.left_processes(), what="the end of every process")
         health = self.app.doctor()
         assert health.clean, health.violations
 

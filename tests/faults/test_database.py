@@ -126,16 +126,16 @@ def test_connections_are_cut_under_load(server: Server, own_stage: Stage) -> Non
 def test_many_workers_reconnect_at_once(server: Server, own_stage: Stage) -> None:
     stage = own_stage
     fleet = stage.fleet(FLEET)
-    eventually(lambda: count(server, "SELECT count(*) FROM penstock_workers") == FLEET, 60, "the fleet")
+    eventually(lambda: count(server, "SELECT count(*) FROM penstock_workers") == FLEET, what="the fleet")
     stage.app.enqueue_many("effect", [{"n": n} for n in range(500)])
     eventually(lambda: len(stage.lines()) > 50, what="work")
     server.restart("immediate")
     restarted = time.time()
     stage.app.enqueue_many("effect", [{"n": n} for n in range(500, 1000)])
-    eventually(lambda: len(set(stage.lines())) == 1000, 60, "the work of all")
+    eventually(lambda: len(set(stage.lines())) == 1000, what="the work of all")
     stage.drained()
     back = f"SELECT count(*) FROM penstock_workers WHERE last_seen_at > to_timestamp({restarted})"
-    eventually(lambda: count(server, back) == FLEET, 30, "the return of every worker")
+    eventually(lambda: count(server, back) == FLEET, what="the return of every worker")
     assert fleet.poll() is None
     connections = count(server, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'penstock'")
     assert connections <= FLEET * 5 + 10, "connections beyond what a worker needs"

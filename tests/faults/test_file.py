@@ -17,6 +17,7 @@ from penstock import Penstock, Succeeded
 from penstock.core.errors import DatabaseUnavailable, SchemaOutdated
 from penstock.queue.recover import keep_house
 from penstock.triggers.scheduler import Scheduler
+from tests.support.waiting import eventually
 
 WAYS = ("unlink", "rename", "replace")
 FAULT = r"is gone: it was deleted or renamed|was replaced by another"
@@ -204,14 +205,14 @@ def test_an_idle_worker_notices_and_goes_on_when_the_file_is_back(path: Path, wa
         note.enqueue(n=1)
         worker = app.worker(concurrency=2).start()
         try:
-            wait_for(lambda: done == [1])
+            eventually(lambda: done == [1])
             kept = backup(path)
             take_away(path, way)
             if way != "replace":
-                wait_for(lambda: any(service.failures for service in worker._services))
+                eventually(lambda: any(service.failures for service in worker._services))
                 shutil.move(kept, path)
-            wait_for(lambda: _enqueued(note))
-            wait_for(lambda: 2 in done)
+            eventually(lambda: _enqueued(note))
+            eventually(lambda: 2 in done)
         finally:
             worker.stop()
         assert app.doctor().violations == ()
@@ -223,13 +224,6 @@ def _enqueued(task: Any) -> bool:
     except DatabaseUnavailable:
         return False
     return True
-
-
-def wait_for(ready: Callable[[], bool], seconds: float = 60) -> None:
-    until = time.monotonic() + seconds
-    while not ready():
-        assert time.monotonic() < until
-        time.sleep(0.01)
 
 
 def test_a_database_by_uri_works(path: Path) -> None:

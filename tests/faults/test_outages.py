@@ -84,7 +84,7 @@ def end_without_database(worker: Worker, runs: Runs, outage: Outage, number: int
 
 
 def assert_all_reported(app: Penstock, worker: Worker, jobs: list[Job]) -> None:
-    eventually(lambda: all(app.jobs.get(job.id).finished for job in jobs), 60, "the report of every run")
+    eventually(lambda: all(app.jobs.get(job.id).finished for job in jobs), what="the report of every run")
     assert {app.jobs.get(job.id).status for job in jobs} == {JobStatus.SUCCEEDED}
     eventually(lambda: not worker.flight.held, what="a worker with empty hands")
     assert app.doctor().clean

@@ -34,7 +34,7 @@ def test_a_killed_worker_takes_its_commands_with_it(stage: Stage, tmp_path: Path
     eventually(stage.lines, what="the command")
     victim.send_signal(signal.SIGKILL)
     victim.wait()
-    eventually(lambda: not stage.left_processes(), 15, "the end of the command and all it started")
+    eventually(lambda: not stage.left_processes(), what="the end of the command and all it started")
     stage.worker("--commands", str(commands))
     after = eventually(lambda: (found := stage.app.jobs.get(job.id)).finished and found, what="recovery")
     assert after.status is JobStatus.DEAD_LETTER
@@ -61,7 +61,7 @@ def test_a_worker_that_slept_past_its_lease_reports_in_vain(stage: Stage) -> Non
 def test_a_job_that_kills_its_workers_is_buried_as_poison(stage: Stage) -> None:
     job = stage.app.enqueue("poison")
     keeper = stage.worker("--processes", "2")
-    after = eventually(lambda: (found := stage.app.jobs.get(job.id)).finished and found, 60, "the burial")
+    after = eventually(lambda: (found := stage.app.jobs.get(job.id)).finished and found, what="the burial")
     assert after.status is JobStatus.DEAD_LETTER
     assert str(after.last_error).startswith("poison: its worker died 3 times")
     assert stage.lines() == ["poison"] * 3
@@ -76,7 +76,7 @@ def test_workers_end_with_their_supervisor(stage: Stage) -> None:
     eventually(lambda: stage.logged(keeper).count("worker_started") == 2, what="both workers")
     keeper.send_signal(signal.SIGKILL)
     keeper.wait()
-    eventually(lambda: not stage.left_processes(), 15, "the end of the workers")
+    eventually(lambda: not stage.left_processes(), what="the end of the workers")
 
 
 def test_a_terminated_worker_leaves_order_and_no_trace(stage: Stage) -> None:

@@ -7,14 +7,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import penstock.pipeline as dj
+from tests.support.waiting import eventually
 
 WORKER = Path(__file__).parent / "worker_main.py"
 KEYS = 2000
@@ -55,23 +55,16 @@ def crowd(home: str) -> Iterator[Crowd]:
     made.end()
 
 
-def wait_until(true: Callable[[], Any], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
-
-
 def test_eight_processes_three_killed_every_key_once(crowd: Crowd) -> None:
     Square, Number, Effect = crowd.tables.Square, crowd.tables.Number, crowd.tables.Effect
     Number.insert((n,) for n in range(KEYS))
     Square.jobs.refresh()
     workers = [crowd.start() for _ in range(8)]
     for count, victim in enumerate(workers[:3], start=1):
-        wait_until(lambda pid=victim.pid: len(Square.jobs.reserved & {"pid": pid}) > 0 or len(Square) > KEYS * 0.9)
+        eventually(lambda pid=victim.pid: len(Square.jobs.reserved & {"pid": pid}) > 0 or len(Square) > KEYS * 0.9)
         victim.kill()
         crowd.start()
-        wait_until(lambda count=count: len(Square) > 100 * count)
+        eventually(lambda count=count: len(Square) > 100 * count)
     for process in crowd.processes:
         out, err = process.communicate(timeout=90)
         assert process.returncode in (0, -signal.SIGKILL), err
@@ -87,7 +80,7 @@ def test_sigterm_gives_the_key_back_at_once(crowd: Crowd) -> None:
     crowd.tables.Number.insert((n,) for n in range(3))
     jobs = crowd.tables.Square.jobs
     worker = crowd.start("sleeper", 600)
-    wait_until(lambda: len(jobs.reserved))
+    eventually(lambda: len(jobs.reserved))
     worker.send_signal(signal.SIGTERM)
     worker.communicate(timeout=30)
     assert worker.returncode == 128 + signal.SIGTERM
@@ -101,9 +94,9 @@ def test_a_killed_worker_s_key_returns_while_a_long_one_is_left_alone(crowd: Cro
     jobs = crowd.tables.Square.jobs
     jobs.refresh()
     victim, survivor = crowd.start("sleeper", 600), crowd.start("sleeper", 600)
-    wait_until(lambda: len(jobs.reserved) == 2)
+    eventually(lambda: len(jobs.reserved) == 2)
     victim.kill()
-    wait_until(lambda: jobs.refresh()["orphaned"])
+    eventually(lambda: jobs.refresh()["orphaned"])
     assert jobs.reserved.fetch("pid", as_dict=True) == [{"pid": survivor.pid}]
     assert len(jobs.pending) == 1
     assert survivor.poll() is None

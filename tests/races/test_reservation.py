@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from penstock import Busy, Penstock, Succeeded
 from penstock.store import failpoints
 from penstock.store.database import Database
 from tests.support.children import race, say, start, together
+from tests.support.waiting import eventually
 
 
 def pause_at(point: str, until: Path) -> None:
@@ -21,22 +21,16 @@ def pause_at(point: str, until: Path) -> None:
 
     def reached() -> None:
         say(point)
-        wait_for(lambda: until.exists())
+        eventually(lambda: until.exists())
 
     failpoints.arm(point, reached)
-
-
-def wait_for(true: Callable[[], bool], seconds: float = 60.0) -> None:
-    until = time.monotonic() + seconds
-    while not true() and time.monotonic() < until:
-        time.sleep(0.01)
 
 
 def hold(url: str, go: Path, claimed: Path) -> None:
     with Penstock(url) as app:
         pause_at("reserve.after_insert", go)
         with app.reserve(wait=30, expires_in=60):
-            wait_for(lambda: claimed.exists())
+            eventually(lambda: claimed.exists())
 
 
 def claim_some(url: str, limit: int) -> int:
@@ -139,7 +133,7 @@ def reserve_until_the_others_tried(url: str, refused: Path, number: int) -> bool
     with Penstock(url) as app:
         try:
             with app.reserve(wait=0, expires_in=600):
-                wait_for(lambda: len(list(refused.iterdir())) == 5, 30)
+                eventually(lambda: len(list(refused.iterdir())) == 5, 30)
                 return True
         except Busy:
             (refused / str(number)).touch()

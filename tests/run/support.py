@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,6 +13,7 @@ from uuid import uuid4
 
 from penstock.core.nouns import Claim
 from penstock.core.status import RetryMode
+from tests.support.waiting import eventually
 
 
 class Desk:
@@ -83,14 +83,6 @@ def claim(key: str, params: Mapping[str, Any] | None = None, attempt: int = 1) -
     )
 
 
-def wait_until(true: Callable[[], bool], seconds: float = 60.0, what: str = "it") -> None:
-    """Return as soon as the condition holds; fail when it does not in time."""
-    until = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < until, f"{what} did not happen within {seconds:g} s"
-        time.sleep(0.01)
-
-
 def alive(pid: int) -> bool:
     """Whether a process runs; a zombie does not."""
     try:
@@ -101,5 +93,5 @@ def alive(pid: int) -> bool:
 
 
 def read_pid(path: Path) -> int:
-    wait_until(lambda: path.exists() and path.read_text().strip().isdigit(), what=f"a pid in {path.name}")
+    eventually(lambda: path.exists() and path.read_text().strip().isdigit(), what=f"a pid in {path.name}")
     return int(path.read_text())

@@ -20,7 +20,8 @@ from penstock.run.command import CommandRunner
 from penstock.run.commands import parse_commands
 from penstock.run.guardian import guardian
 from penstock.run.output import TAIL_BYTES
-from tests.run.support import Desk, alive, claim, read_pid, wait_until
+from tests.run.support import Desk, alive, claim, read_pid
+from tests.support.waiting import eventually
 
 PYTHON = sys.executable
 
@@ -180,7 +181,7 @@ def test_children_that_outlive_the_command_are_ended(machine: str, tmp_path: Pat
     outcome = shell(f"sleep 300 & echo $! > {tmp_path}/pid; exit 0")
     assert isinstance(outcome, Succeeded)
     pid = read_pid(tmp_path / "pid")
-    wait_until(lambda: not alive(pid), what="the end of the child left behind")
+    eventually(lambda: not alive(pid), what="the end of the child left behind")
 
 
 ESCAPE = """
@@ -206,7 +207,7 @@ def test_a_double_fork_into_a_new_session_does_not_escape(then: str, machine: st
     outcome = made.run(claim("c"), Desk(timeout=None if then == "pass" else 1.0))
     assert isinstance(outcome, Succeeded if then == "pass" else TimedOut)
     pid = read_pid(tmp_path / "pid")
-    wait_until(lambda: not alive(pid), what="the end of the daemon")
+    eventually(lambda: not alive(pid), what="the end of the daemon")
 
 
 def test_a_cleaned_environment_is_no_way_out(machine: str, tmp_path: Path) -> None:
@@ -216,7 +217,7 @@ def test_a_cleaned_environment_is_no_way_out(machine: str, tmp_path: Path) -> No
     outcome = shell(script, Desk(timeout=0.5 if machine == "plain" else None), contained=True)
     assert isinstance(outcome, TimedOut if machine == "plain" else Succeeded)
     pid = read_pid(tmp_path / "pid")
-    wait_until(lambda: not alive(pid), what="the end of the disguised child")
+    eventually(lambda: not alive(pid), what="the end of the disguised child")
 
 
 def test_what_forks_while_it_is_being_ended_is_ended(machine: str) -> None:
@@ -228,7 +229,7 @@ def test_what_forks_while_it_is_being_ended_is_ended(machine: str) -> None:
         found = [p for p in psutil.process_iter(["cmdline", "status"]) if p.info["cmdline"] == ["sleep", "301"]]
         return [p for p in found if p.info["status"] != psutil.STATUS_ZOMBIE]
 
-    wait_until(lambda: not left(), what="the end of all that was forked")
+    eventually(lambda: not left(), what="the end of all that was forked")
 
 
 def test_a_grandchild_that_holds_the_pipe_does_not_hold_the_run(tmp_path: Path) -> None:
@@ -236,7 +237,7 @@ def test_a_grandchild_that_holds_the_pipe_does_not_hold_the_run(tmp_path: Path) 
     assert isinstance(outcome, Succeeded)
     assert outcome.evidence.stdout_tail == "done\n"
     pid = read_pid(tmp_path / "pid")
-    wait_until(lambda: not alive(pid), what="the end of the grandchild")
+    eventually(lambda: not alive(pid), what="the end of the grandchild")
 
 
 def test_closing_the_pipes_and_going_on() -> None:
@@ -287,7 +288,7 @@ def test_a_tail_starts_at_a_whole_character() -> None:
 def test_tails_are_reported_while_it_runs(tmp_path: Path) -> None:
     desk = Desk()
     release = tmp_path / "go"
-    thread = threading.Thread(target=lambda: (wait_until(lambda: bool(desk.tails)), release.touch()))
+    thread = threading.Thread(target=lambda: (eventually(lambda: bool(desk.tails)), release.touch()))
     thread.start()
     outcome = shell(f"echo step 1; while [ ! -e {release} ]; do sleep 0.05; done; echo step 2", desk)
     thread.join()
@@ -417,9 +418,9 @@ def test_a_killed_worker_takes_its_whole_trees_along(tmp_path: Path) -> None:
     finally:
         worker.kill()
         worker.wait()
-    wait_until(lambda: not any(alive(pid) for pid in pids), what="the end of the killed worker's children")
+    eventually(lambda: not any(alive(pid) for pid in pids), what="the end of the killed worker's children")
     directory = Path((tmp_path / "cwd").read_text().strip())
-    wait_until(lambda: not directory.exists(), what="the removal of its directory")
+    eventually(lambda: not directory.exists(), what="the removal of its directory")
 
 
 FORKING = """

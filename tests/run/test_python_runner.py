@@ -26,7 +26,8 @@ from penstock.core.redact import Redactor
 from penstock.run.context import Context
 from penstock.run.python import PythonRunner
 from tests.run import jobs
-from tests.run.support import Desk, alive, claim, read_pid, wait_until
+from tests.run.support import Desk, alive, claim, read_pid
+from tests.support.waiting import eventually
 
 
 @pytest.fixture
@@ -207,7 +208,7 @@ def test_a_process_that_overruns_is_killed_with_its_children(runner: PythonRunne
     overrun.join()
     assert isinstance(outcome, TimedOut)
     helper = read_pid(tmp_path / "pid")
-    wait_until(lambda: not alive(helper), what="the end of the job's own child")
+    eventually(lambda: not alive(helper), what="the end of the job's own child")
 
 
 def test_a_process_deaf_to_cancellation_is_killed(runner: PythonRunner, tmp_path: Path) -> None:
@@ -381,4 +382,4 @@ def test_a_killed_worker_takes_its_processes_along(tmp_path: Path) -> None:
             pid = read_pid(tmp_path / "pid")
         finally:
             program.kill()
-    wait_until(lambda: not alive(pid), what="the end of the pool's process")
+    eventually(lambda: not alive(pid), what="the end of the pool's process")

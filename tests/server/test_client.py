@@ -6,7 +6,6 @@ import asyncio
 import inspect
 import threading
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 
 import httpx
@@ -18,6 +17,7 @@ from penstock.run.context import Context
 from penstock.run.python import PythonRunner
 from penstock.worker.remote import RemoteWorker
 from tests.server.support import Transport, World
+from tests.support.waiting import eventually
 
 
 def client_of(world: World, role: str = "operator", **more: str) -> Client:
@@ -105,13 +105,6 @@ def test_a_server_that_is_not_there_is_told(world: World) -> None:
     assert (told.value.status, told.value.code) == (0, "unreachable")
 
 
-def until(true: Callable[[], bool], seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, "it did not come about in time"
-        time.sleep(0.05)
-
-
 def test_a_worker_without_a_database_runs_jobs(world: World) -> None:
     acme = world.penstock.as_tenant("acme")
     started = threading.Event()
@@ -138,14 +131,14 @@ def test_a_worker_without_a_database_runs_jobs(world: World) -> None:
         thread.start()
         good, bad, long = acme.enqueue("add", {"a": 2, "b": 3}), acme.enqueue("break"), acme.enqueue("wait")
         other = world.penstock.as_tenant("bolt").enqueue("add", {"a": 1, "b": 1})
-        until(lambda: acme.jobs.get(good.id).finished and acme.jobs.get(bad.id).finished and started.is_set())
+        eventually(lambda: acme.jobs.get(good.id).finished and acme.jobs.get(bad.id).finished and started.is_set())
         assert acme.jobs.get(good.id).result == 5
         dead = acme.jobs.get(bad.id)
         assert dead.status == "dead_letter"
         assert "no luck" in str(dead.last_error)
-        until(lambda: acme.jobs.get(long.id).progress is not None)
+        eventually(lambda: acme.jobs.get(long.id).progress is not None)
         acme.jobs.cancel(long.id)
-        until(lambda: acme.jobs.get(long.id).status == "canceled")
+        eventually(lambda: acme.jobs.get(long.id).status == "canceled")
         worker.stop()
         thread.join(60)
         assert not thread.is_alive()

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -9,6 +8,7 @@ import pytest
 
 from penstock import Config, Job, Penstock
 from penstock.worker import Worker
+from tests.support.waiting import eventually
 
 
 @pytest.fixture
@@ -27,15 +27,6 @@ def working(app: Penstock, **options: Any) -> Iterator[Worker]:
         yield worker
     finally:
         worker.stop(grace=5.0)
-
-
-def eventually(true: Callable[[], Any], seconds: float = 60.0, what: str = "it") -> Any:
-    """Wait until it is true, as briefly as can be; answers what was."""
-    until = time.monotonic() + seconds
-    while not (found := true()):
-        assert time.monotonic() < until, f"{what} did not happen within {seconds:g} s"
-        time.sleep(0.01)
-    return found
 
 
 def ended(app: Penstock, job: Job, seconds: float = 60.0) -> Job:
