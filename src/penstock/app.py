@@ -161,6 +161,7 @@ class Penstock:
         self.tenants = doors.Tenants(self.ground)
         self.queues = doors.Queues(self.ground)
         self.queue = doors.Queue(self.ground)
+        self.audit = doors.Audit(self.ground, tenant)
         self.triggers = Triggers(self.ground, tenant, self._ensure_defined)
         self.events = Events(self.ground, tenant)
         self.webhooks = Webhooks(self.ground, tenant, shared.egress)

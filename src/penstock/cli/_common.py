@@ -30,7 +30,7 @@ OK, FAILED, USAGE, NO_DATABASE, UNHEALTHY = 0, 1, 2, 3, 4
 
 EXIT_CODES = (
     "Exit codes: 0 all went well; 1 it could not be done, or there is no such thing; 2 bad usage; "
-    "3 the database cannot be used; 4 `doctor` found broken promises."
+    "3 the database cannot be used; 4 `doctor` or `audit verify` found something broken."
 )
 
 DatabaseUrl = Annotated[

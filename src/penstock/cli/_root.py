@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from penstock.cli import (
+    audit,
     bench,
     db,
     definitions,
@@ -75,3 +76,4 @@ app.add_typer(queues.app, name="queues")
 app.add_typer(definitions.app, name="definitions")
 app.add_typer(tenants.app, name="tenants")
 app.add_typer(tokens.app, name="tokens")
+app.add_typer(audit.app, name="audit")

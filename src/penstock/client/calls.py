@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from penstock.core.errors import Fault, PenstockError
 from penstock.core.wire import access, groups, reach, stats, worker
+from penstock.core.wire import audit as audited
 from penstock.core.wire import definitions as defined
 from penstock.core.wire import jobs as work
 
@@ -197,6 +198,16 @@ class Calls:
     def session() -> Ask[access.Session]:
         """Who the token belongs to, and what they may do."""
         return _get("/session", _model(access.Session))
+
+    @staticmethod
+    def audit(**query: Any) -> Ask[audited.AuditPage]:
+        """Newest first, by actor, action, subject_type, subject_id, address, since, until, text, limit and cursor."""
+        return _get("/audit", _model(audited.AuditPage), **query)
+
+    @staticmethod
+    def audit_head() -> Ask[audited.AuditHead]:
+        """The head of the hash chain of the caller's tenant."""
+        return _get("/audit/head", _model(audited.AuditHead))
 
     @staticmethod
     def workers() -> Ask[stats.WorkerList]:

@@ -195,7 +195,7 @@ def _checksum(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One change: who, what, before and after."""
+    """One entry of the audit: who did what, from where, and what it was before and after."""
 
     id: UUID
     tenant_id: UUID | None
@@ -207,3 +207,9 @@ class AuditEntry:
     after: Any
     request_id: str | None
     at: datetime
+    address: str | None = None
+    """The network address that the request came from."""
+    seq: int | None = None
+    """Its number in the chain of its tenant. None for a moment after it was written, until it is sealed."""
+    prev_hash: str | None = None
+    hash: str | None = None

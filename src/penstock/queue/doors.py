@@ -10,13 +10,15 @@ from typing import Any
 from uuid import UUID
 
 from penstock.core import check
+from penstock.core.access import AuditEntry
+from penstock.core.audit_chain import Head, Verified
 from penstock.core.caller import OWN
 from penstock.core.check import UNSET, Unset
 from penstock.core.clock import require_aware
 from penstock.core.errors import LeaseLost
 from penstock.core.nouns import Claim, Definition, Group, Job, Reservation, Run, Tenant, Why
 from penstock.core.outcomes import Outcome
-from penstock.queue import cancel, claim, define, group, observe, order, record, reserve
+from penstock.queue import audit, cancel, claim, define, group, observe, order, record, reserve
 from penstock.queue.enqueue import Options
 from penstock.queue.ground import Ground
 from penstock.queue.observe import Summary
@@ -182,6 +184,56 @@ class Tenants:
 
     def update(self, slug: str, **values: Any) -> Tenant:
         return define.update_tenant(self.ground, slug, **values)
+
+
+class Audit(Door):
+    """`app.audit`: who did what, and the hash chain that shows whether somebody changed it.
+
+    A bound app (`app.as_tenant("acme").audit`) sees one tenant; an unbound one sees every tenant and the operator.
+    """
+
+    def list(
+        self,
+        limit: int = 50,
+        *,
+        before: Id | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        **narrowed: str | None,
+    ) -> list[AuditEntry]:
+        """Newest first; `before` pages on from an id. Also narrowed by actor, action (`token.*`), subject_type, subject_id, address,
+        request_id and text."""
+        where = audit.filter_of(since, until, **narrowed)
+        cursor = check.identifier("before", before) if before else None
+        return audit.listed(self.ground, self._whose(), where, limit, cursor)
+
+    def export(
+        self, *, since: datetime | None = None, until: datetime | None = None, **narrowed: str | None
+    ) -> Iterator[AuditEntry]:
+        """Return every entry, oldest first, in bounded memory."""
+        return audit.exported(self.ground, self._whose(), audit.filter_of(since, until, **narrowed))
+
+    def head(self) -> Head:
+        """Return the head of this tenant's chain; of an unbound app the operator's. Keep it elsewhere."""
+        whose = self._whose()
+        return audit.head(self.ground, whose, self.tenant if whose else None)
+
+    def heads(self) -> Sequence[Head]:
+        """Return the head of every chain that this app sees."""
+        return audit.heads(self.ground) if self._whose() is None else [self.head()]
+
+    def verify(self, heads: Sequence[Head] = ()) -> Verified:
+        """Look for entries that were edited, removed, inserted or moved since they were sealed. With heads that were kept
+        elsewhere, also for an end that was cut off and for a chain that was rewritten as a whole."""
+        whose = self._whose()
+        return audit.verify(self.ground, heads, None if whose is None else [whose])
+
+    def seal(self) -> int:
+        """Seal what was written since the last time. The service and the workers do so by themselves."""
+        return audit.seal(self.ground)
+
+    def _whose(self) -> UUID | None:
+        return None if self.tenant == "default" else self.tenant_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,15 +9,20 @@ from typing import Any
 from uuid import UUID
 
 from penstock.core import check
+from penstock.core.audit_chain import Verified
 from penstock.core.errors import InvalidInput, NotFound
-from penstock.core.nouns import Health, Job, Run, Warning_
+from penstock.core.nouns import Health, Job, Run, Violation, Warning_
 from penstock.core.status import TERMINAL, JobStatus, one_of
+from penstock.queue import audit
 from penstock.queue.ground import Ground
+from penstock.store import audit_chain, jobs, prune, served, waiting, workers
 from penstock.store import doctor as checks
-from penstock.store import jobs, prune, served, waiting, workers
+from penstock.store.database import Tx
 from penstock.store.jobs import Filter
 
 MAX_PAGE = 1000
+TAMPERED = "entry of the audit that was edited, removed, inserted or moved"
+UNSEALED = timedelta(hours=1)
 FILTERS = frozenset(Filter.__dataclass_fields__) - {"statuses"}
 
 
@@ -107,11 +112,29 @@ def doctor(ground: Ground) -> Health:
     from penstock.store.pipeline import doctor as pipelines  # a worker does without
 
     with ground.db.read(patient=True) as tx:
-        found = [*checks.violations(tx, ground.config.grace_seconds), *pipelines.violations(tx)]
+        chains = audit_chain.verify(tx)
+        found = [*checks.violations(tx, ground.config.grace_seconds), *_tampered(chains), *pipelines.violations(tx)]
         missed = [Warning_("engine without what Penstock needs", message) for message in ground.db.missing]
         unserved = served.warnings(tx, 2 * ground.config.lease_seconds)
-        warned = [*missed, *checks.warnings(tx), *unserved, *pipelines.warnings(tx)]
-        return Health(tuple(found), tuple(warned), len(checks.CHECKS) + 1)
+        warned = [*missed, *checks.warnings(tx), *unserved, *_doubtful(tx, chains), *pipelines.warnings(tx)]
+        return Health(tuple(found), tuple(warned), len(checks.CHECKS) + 2)
+
+
+def _tampered(chains: Verified) -> list[Violation]:
+    told = tuple(str(finding) for finding in chains.findings)
+    return [Violation(TAMPERED, "audit", told)] if told else []
+
+
+def _doubtful(tx: Tx, chains: Verified) -> list[Warning_]:
+    notes = [Warning_("audit entry to look at", f"In {note}") for note in chains.notes]
+    late = audit_chain.unsealed(tx, tx.time() - UNSEALED) if chains.unsealed else 0
+    if late:
+        message = (
+            f"{late:,} entries of the audit have not been sealed into its hash chain for an hour. The service and every worker seal "
+            "them; without either, run `penstock audit head`."
+        )
+        notes.append(Warning_("unsealed audit", message))
+    return notes
 
 
 def forget(
@@ -140,4 +163,4 @@ def forget(
     if statuses is not None or tenant_id is not None:
         return {"jobs": removed}
     others = ground.db.transact(lambda tx: prune.old_rows(tx, before), patient=True)
-    return {"jobs": removed, **others}
+    return {"jobs": removed, **others, "audit": audit.prune(ground, before)}

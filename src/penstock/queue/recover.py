@@ -12,6 +12,7 @@ from uuid import UUID
 from penstock.core.decide import Lost, lost_run
 from penstock.core.outcomes import Canceled, Failed, Outcome, Skipped, Succeeded, TimedOut
 from penstock.core.status import RetryMode
+from penstock.queue import audit
 from penstock.queue.begun import Begun, begun_by
 from penstock.queue.claim import release_in
 from penstock.queue.ground import Ground
@@ -65,6 +66,7 @@ def recover(ground: Ground, *, orphans: bool = False) -> Recovered:
         reservations=transact(lambda tx: reservations.expire(tx, is_dead=is_dead)),
     )
     transact(workers.settle_clock)
+    audit.seal(ground)
     return mended
 
 
@@ -175,7 +177,7 @@ def _stalled_groups(tx: Tx) -> int:
 
 def keep_house(ground: Ground) -> int:
     """The watchdog's step, run by any worker and harmless when many do: expired leases and reservations, old
-    workers, and where the clock of fairness begins."""
+    workers, where the clock of fairness begins, and the hash chain of the audit."""
     taken_up = sum(vanished(ground))
 
     def work(tx: Tx) -> None:
@@ -185,4 +187,5 @@ def keep_house(ground: Ground) -> int:
 
     ground.db.transact(work)
     ground.db.transact(lambda tx: served.set_floors(tx, 2 * ground.config.lease_seconds))
+    audit.seal(ground)
     return taken_up

@@ -12,7 +12,6 @@ from sqlalchemy import Table, delete, func, or_, select
 from penstock.core.status import TERMINAL, JobStatus
 from penstock.store.database import Tx
 from penstock.store.tables import (
-    audit,
     deliveries,
     events,
     groups,
@@ -73,13 +72,12 @@ def finished_jobs(tx: Tx, before: datetime, statuses: Sequence[JobStatus], tenan
 
 
 def old_rows(tx: Tx, before: datetime) -> dict[str, int]:
-    """Delete what only tells of the past: ticks, events, deliveries, tallies, audit and used idempotency keys."""
+    """Delete what only tells of the past: ticks, events, deliveries, tallies and used idempotency keys."""
     told: tuple[tuple[Table, Any], ...] = (
         (ticks, ticks.c.created_at),
         (events, events.c.created_at),
         (deliveries, deliveries.c.created_at),
         (tallies, tallies.c.minute),
-        (audit, audit.c.at),
         (idempotency_keys, idempotency_keys.c.created_at),
     )
     removed = {}

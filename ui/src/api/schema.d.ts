@@ -13,9 +13,49 @@ export interface paths {
         };
         /**
          * List All Audit
-         * @description What was changed anywhere, newest first.
+         * @description Who did what anywhere, newest first.
          */
         get: operations["list_all_audit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/admin/audit/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Export All Audit
+         * @description The whole audit as a file, oldest first: JSON Lines or CSV.
+         */
+        get: operations["export_all_audit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/admin/audit/head": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Audit Heads
+         * @description The heads of every hash chain, the operator's first.
+         */
+        get: operations["audit_heads"];
         put?: never;
         post?: never;
         delete?: never;
@@ -206,9 +246,49 @@ export interface paths {
         };
         /**
          * List Audit
-         * @description What was changed in the caller's tenant, newest first.
+         * @description Who did what in the caller's tenant, newest first.
          */
         get: operations["list_audit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/audit/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Export Audit
+         * @description The audit of the caller's tenant as a file, oldest first: JSON Lines or CSV.
+         */
+        get: operations["export_audit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/audit/head": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Audit Head
+         * @description The head of the tenant's hash chain. Kept elsewhere, it shows later whether an entry before it was changed.
+         */
+        get: operations["audit_head"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1563,18 +1643,25 @@ export interface components {
             /** Items */
             items: components["schemas"]["Attempt"][];
         };
-        /** AuditEntry */
+        /**
+         * AuditEntry
+         * @description Who did what. `seq` is its number in the hash chain of its tenant; null until it is sealed, a moment after it was written.
+         */
         AuditEntry: {
             /** Action */
             action: string;
             /** Actor */
             actor: string;
+            /** Address */
+            address: string | null;
             /** After */
             after: unknown;
             /** At */
             at: string;
             /** Before */
             before: unknown;
+            /** Hash */
+            hash: string | null;
             /**
              * Id
              * Format: uuid
@@ -1582,12 +1669,35 @@ export interface components {
             id: string;
             /** Request Id */
             request_id: string | null;
+            /** Seq */
+            seq: number | null;
             /** Subject Id */
             subject_id: string | null;
             /** Subject Type */
             subject_type: string;
             /** Tenant Id */
             tenant_id: string | null;
+        };
+        /**
+         * AuditHead
+         * @description The last entry of a hash chain. Keep it elsewhere: `penstock audit verify --head` compares the chain with it later.
+         */
+        AuditHead: {
+            /** At */
+            at: string;
+            /** Hash */
+            hash: string;
+            /** Seq */
+            seq: number;
+            /** Tenant */
+            tenant: string | null;
+            /** Tenant Id */
+            tenant_id: string | null;
+        };
+        /** AuditHeads */
+        AuditHeads: {
+            /** Items */
+            items: components["schemas"]["AuditHead"][];
         };
         /** AuditPage */
         AuditPage: {
@@ -3649,9 +3759,18 @@ export interface operations {
         parameters: {
             query?: {
                 action?: string | null;
+                actor?: string | null;
+                address?: string | null;
                 cursor?: string | null;
                 limit?: number;
+                operator?: boolean;
+                request_id?: string | null;
+                since?: string | null;
                 subject_id?: string | null;
+                subject_type?: string | null;
+                tenant?: string | null;
+                text?: string | null;
+                until?: string | null;
             };
             header?: never;
             path?: never;
@@ -3666,6 +3785,183 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["AuditPage"];
+                };
+            };
+            /** @description The request cannot be read */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Sign in first */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Invalid input */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not available now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    export_all_audit: {
+        parameters: {
+            query?: {
+                action?: string | null;
+                actor?: string | null;
+                address?: string | null;
+                format?: "jsonl" | "csv";
+                operator?: boolean;
+                request_id?: string | null;
+                since?: string | null;
+                subject_id?: string | null;
+                subject_type?: string | null;
+                tenant?: string | null;
+                text?: string | null;
+                until?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The request cannot be read */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Sign in first */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Invalid input */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not available now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    audit_heads: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditHeads"];
                 };
             };
             /** @description The request cannot be read */
@@ -4937,9 +5233,16 @@ export interface operations {
         parameters: {
             query?: {
                 action?: string | null;
+                actor?: string | null;
+                address?: string | null;
                 cursor?: string | null;
                 limit?: number;
+                request_id?: string | null;
+                since?: string | null;
                 subject_id?: string | null;
+                subject_type?: string | null;
+                text?: string | null;
+                until?: string | null;
             };
             header?: never;
             path?: never;
@@ -4954,6 +5257,181 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["AuditPage"];
+                };
+            };
+            /** @description The request cannot be read */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Sign in first */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Invalid input */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not available now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    export_audit: {
+        parameters: {
+            query?: {
+                action?: string | null;
+                actor?: string | null;
+                address?: string | null;
+                format?: "jsonl" | "csv";
+                request_id?: string | null;
+                since?: string | null;
+                subject_id?: string | null;
+                subject_type?: string | null;
+                text?: string | null;
+                until?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The request cannot be read */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Sign in first */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Invalid input */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not available now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    audit_head: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditHead"];
                 };
             };
             /** @description The request cannot be read */

@@ -1,4 +1,4 @@
-"""Tokens, sessions and the audit on the wire."""
+"""Tokens and sessions on the wire."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from uuid import UUID
 
 from pydantic import ConfigDict, Field
 
-from penstock.core.access import AuditEntry as AuditNoun
 from penstock.core.access import Principal
 from penstock.core.wire.base import Answer, Instant, Moment, Name, Request, Slug
 
@@ -96,25 +95,3 @@ class Session(Answer):
     timezone: str | None
     may: list[Literal["view", "operate", "manage", "admin", "work"]]
     csrf_token: str | None
-
-
-class AuditEntry(Answer):
-    id: UUID
-    tenant_id: UUID | None
-    actor: str
-    action: str
-    subject_type: str
-    subject_id: str | None
-    before: Any
-    after: Any
-    request_id: str | None
-    at: Instant
-
-    @classmethod
-    def of(cls, entry: AuditNoun) -> AuditEntry:
-        return cls(**{name: getattr(entry, name) for name in cls.model_fields})
-
-
-class AuditPage(Answer):
-    items: list[AuditEntry]
-    next_cursor: str | None

@@ -3,6 +3,7 @@
 from penstock.server.routes import (
     access,
     admin,
+    audit,
     bulk,
     groups,
     jobs,
@@ -25,6 +26,7 @@ RESOURCES: tuple[Routes, ...] = (
     overview.routes,
     reach.routes,
     access.routes,
+    audit.routes,
     admin.routes,
     pipelines.routes,
 )

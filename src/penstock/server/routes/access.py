@@ -10,14 +10,13 @@ from fastapi import Query, Request, Response
 from penstock.core.access import Need, Principal, Role, digest, new_token
 from penstock.core.errors import InvalidInput, NotFound
 from penstock.core.wire import access as wire
-from penstock.core.wire.base import Name
 from penstock.queue import sign_in as access
 from penstock.server.auth import SECURE_COOKIE, Gate, cookie_name, csrf_of, same_origin
 from penstock.server.calls import Call, Unit
 from penstock.server.problems import Problem
-from penstock.server.queries import Cursored, Paged, cursor_of, from_cursor
+from penstock.server.queries import Paged
 from penstock.server.routing import Caller, Routes
-from penstock.store import audit, principals, sessions, tenants, token_tree
+from penstock.store import principals, sessions, tenants, token_tree
 from penstock.store.database import Tx
 from penstock.store.principals import NewPrincipal
 
@@ -158,27 +157,3 @@ def list_tenant_tokens(call: Caller, query: Annotated[Paged, Query()]) -> wire.T
 def revoke_tenant_token(call: Caller, request: Request, token_id: UUID) -> wire.Token:
     """Revoke a token of the caller's own tenant, and its sessions, at once."""
     return _revoke(call, request.app.state.gate, token_id, call.tenant_id)
-
-
-class AuditQuery(Cursored):
-    action: Name | None = None
-    subject_id: Name | None = None
-
-
-def _audit(call: Call, query: AuditQuery, tenant_id: UUID | None) -> wire.AuditPage:
-    with call.read() as tx:
-        found = audit.listed(tx, tenant_id, query.limit, from_cursor(query.cursor), query.action, query.subject_id)
-    more = cursor_of(found[-1].id) if len(found) == query.limit else None
-    return wire.AuditPage(items=[wire.AuditEntry.of(each) for each in found], next_cursor=more)
-
-
-@routes.get("/audit", Need.MANAGE)
-def list_audit(call: Caller, query: Annotated[AuditQuery, Query()]) -> wire.AuditPage:
-    """What was changed in the caller's tenant, newest first."""
-    return _audit(call, query, call.tenant_id)
-
-
-@routes.get("/admin/audit", Need.ADMIN)
-def list_all_audit(call: Caller, query: Annotated[AuditQuery, Query()]) -> wire.AuditPage:
-    """What was changed anywhere, newest first."""
-    return _audit(call, query, None)

@@ -3,7 +3,9 @@
 from penstock.store.tables.base import metadata
 from penstock.store.tables.reach import (
     audit,
+    audit_heads,
     deliveries,
+    erasures,
     events,
     idempotency_keys,
     principals,
@@ -41,10 +43,12 @@ from penstock.store.tables.work import (
 
 __all__ = [
     "audit",
+    "audit_heads",
     "clock",
     "definitions",
     "deliveries",
     "died_in_group",
+    "erasures",
     "events",
     "floors",
     "groups",

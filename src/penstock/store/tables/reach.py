@@ -1,8 +1,9 @@
-"""What reaches in and out: triggers, ticks, events, webhooks, deliveries, principals, sessions, audit."""
+"""What reaches in and out: triggers, ticks, events, webhooks, deliveries, principals, sessions, audit, erasures."""
 
 from __future__ import annotations
 
 from sqlalchemy import (
+    BigInteger,
     Boolean,
     CheckConstraint,
     Column,
@@ -252,5 +253,44 @@ audit = Table(
     Column("after", JsonDoc),
     Column("request_id", Text),
     Column("at", UtcTime, nullable=False),
+    Column("address", Text),
+    # Its place in the chain of its tenant, or of the operator: NULL until it is sealed. A writer takes no lock for it.
+    Column("seq", BigInteger),
+    Column("prev_hash", Text),
+    Column("hash", Text),
     Index("ix_penstock_audit_tenant", "tenant_id", "id"),
+    Index("ix_penstock_audit_unsealed", "tenant_id", "id", **where("seq IS NULL")),
+    # Two indexes because NULLs are distinct: the chain of each tenant, and the operator's.
+    Index(
+        "uq_penstock_audit_chain", "tenant_id", "seq", unique=True, **where("tenant_id IS NOT NULL AND seq IS NOT NULL")
+    ),
+    Index("uq_penstock_audit_operator", "seq", unique=True, **where("tenant_id IS NULL AND seq IS NOT NULL")),
+)
+
+audit_heads = Table(
+    "penstock_audit_heads",
+    metadata,
+    # The last entry of each chain, and up to where the chain was pruned. Locked by whoever seals.
+    Column("chain", Id, primary_key=True),  # the tenant's id; all zeros for the operator's
+    Column("seq", BigInteger, nullable=False),
+    Column("hash", Text, nullable=False),
+    Column("at", UtcTime, nullable=False),
+    Column("anchor_seq", BigInteger, nullable=False, server_default=text("0")),
+    Column("anchor_hash", Text, nullable=False),
+    CheckConstraint("seq >= anchor_seq AND anchor_seq >= 0", name="anchor_before_head"),
+)
+
+erasures = Table(
+    "penstock_erasures",
+    metadata,
+    # Tenants that are being deleted, and how far that is. The row goes with the tenant's own.
+    Column("tenant_id", Id, ForeignKey("penstock_tenants.id", ondelete="RESTRICT"), primary_key=True),
+    Column("requested_by", Text, nullable=False),
+    Column("request_id", Text),
+    Column("requested_at", UtcTime, nullable=False),
+    Column(
+        "drain_until", UtcTime, nullable=False
+    ),  # until then runs under way may end by themselves; by the lease clock
+    Column("horizon", Text),  # PostgreSQL: transactions that began before this one may still write rows of the tenant
+    Column("counts", JsonDoc, nullable=False),  # rows erased so far, by table
 )
