@@ -108,10 +108,9 @@ def request(method: str) -> bytes:
     return ("\r\n".join(lines) + "\r\n\r\n" + body).encode()
 
 
-async def load(port: int, method: str, seconds: float, clients: int) -> float:
+async def load(port: int, asked: bytes, seconds: float, clients: int) -> float:
     """Answers a second to so many clients, each of which asks again as soon as it has its answer."""
     connections = [await asyncio.open_connection("127.0.0.1", port, limit=2**20) for _ in range(clients)]
-    asked = request(method)
     done = 0
     started = time.perf_counter()
 
@@ -161,11 +160,13 @@ def measure(url: str, seconds: float, clients: int) -> dict[str, dict[str, list[
     with ExitStack() as stack:
         ports = {which: stack.enter_context(served(which, url)) for which in APPS}
         for port in ports.values():
-            asyncio.run(load(port, "POST", 1, clients))
+            asyncio.run(load(port, request("POST"), 1, clients))
         for turn in range(TURNS):
             for which in APPS if turn % 2 else reversed(APPS):
                 for name, method in REQUESTS.items():
-                    found[which][name].append(asyncio.run(load(ports[which], method, seconds / TURNS, clients)))
+                    found[which][name].append(
+                        asyncio.run(load(ports[which], request(method), seconds / TURNS, clients))
+                    )
     return found
 
 

@@ -16,6 +16,7 @@ from fastapi import FastAPI
 
 from penstock import Penstock
 from penstock.queue.access import create_token
+from penstock.server import uvicorn_config
 from tests.support.ports import free_port
 
 BOOTSTRAP = "bootstrap-token-of-the-tests"
@@ -86,11 +87,9 @@ class World:
 
 @contextmanager
 def served(world: World) -> Iterator[str]:
-    """The app behind real uvicorn on loopback."""
+    """The app on loopback, as `penstock api` serves it."""
     port = free_port()
-    server = uvicorn.Server(
-        uvicorn.Config(world.app, host="127.0.0.1", port=port, log_config=None, timeout_graceful_shutdown=1)
-    )
+    server = uvicorn.Server(uvicorn_config(world.app, host="127.0.0.1", port=port, timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:

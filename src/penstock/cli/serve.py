@@ -106,7 +106,7 @@ class Server:
         try:
             import uvicorn
 
-            from penstock.server import Settings, create_app
+            from penstock.server import Settings, create_app, uvicorn_config
         except ModuleNotFoundError as error:
             raise InvalidInput(
                 f"The service needs {error.name}, which is not installed: pip install 'penstock[server]'"
@@ -119,13 +119,7 @@ class Server:
         self._socket = _listen(host, port)
         bound = self._socket.getsockname()[1]
         self.address = f"http://{f'[{host}]' if ':' in host else host}:{bound}"
-        self._server = uvicorn.Server(
-            uvicorn.Config(
-                create_app(app, settings), log_config=None, access_log=False, server_header=False, date_header=True,
-                timeout_keep_alive=15, timeout_graceful_shutdown=5, limit_concurrency=2000, lifespan="on",
-                proxy_headers=False,  # the app believes trusted_proxies alone
-            )
-        )  # fmt: skip
+        self._server = uvicorn.Server(uvicorn_config(create_app(app, settings)))
 
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT."""

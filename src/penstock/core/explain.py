@@ -116,6 +116,9 @@ _ALL = (
     ("method_not_allowed", "This address does not take that method.", "The header `Allow` has those it takes.", "reference/http.md"),
     ("ambiguous_length", "The request says its length twice, with Content-Length and with Transfer-Encoding. Nothing was read of it, and the "
      "connection was closed.", "Send one of the two. If your client does, look at the proxies between it and the service.", "reference/http.md"),
+    ("too_many_connections", "As many connections as may be open are busy with requests, of this address or in all.",
+     "Close streams that nobody reads, and try again. Behind a proxy, name it in `PENSTOCK_TRUSTED_PROXIES`; else raise "
+     "`PENSTOCK_CONNECTIONS_PER_ADDRESS` or `PENSTOCK_MAX_CONNECTIONS`.", "reference/settings.md"),
     ("too_slow", "The request's body did not arrive in time.", "Send it again, faster.", "reference/settings.md"),
     ("too_large", "The request is larger than the service takes.", "Send less at once; the limit is a setting.", "reference/settings.md"),
     ("unsupported_encoding", "The body is compressed in a way that the service does not take.", "Send it as it is.", "reference/http.md"),

@@ -19,6 +19,7 @@ from penstock.server.live import Hub
 from penstock.server.metrics import Metrics
 from penstock.server.middleware import Edge
 from penstock.server.pipelines import Pipelines
+from penstock.server.readiness import Readiness
 from penstock.server.routes import RESOURCES, health, help, metrics
 from penstock.server.settings import Settings
 from penstock.server.tracing import Traced
@@ -39,8 +40,11 @@ def create_app(penstock: Penstock, settings: Settings | None = None) -> FastAPI:
     """The service on an app's database.
 
     ```python
-    uvicorn.run(create_app(Penstock("sqlite:///jobs.db"), Settings(bootstrap_token="…")), proxy_headers=False)
+    app = create_app(Penstock("sqlite:///jobs.db"), Settings(bootstrap_token="…"))
+    uvicorn.Server(uvicorn_config(app, port=8080)).run()
     ```
+
+    `uvicorn_config` brings the deadlines and bounds of connections that uvicorn alone does not have.
     """
     chosen = settings or Settings.from_environment()
     if chosen.bootstrap_token:
@@ -61,6 +65,7 @@ def create_app(penstock: Penstock, settings: Settings | None = None) -> FastAPI:
     app.state.gate = Gate(penstock, chosen)
     app.state.hub = Hub(penstock.ground, chosen.stream_interval, chosen.stream_limit)
     app.state.metrics = Metrics(penstock.ground, chosen.metrics_tenants, chosen.metrics_series)
+    app.state.readiness = Readiness(penstock.db)
     app.state.pipelines = Pipelines(chosen.pipelines)
     problems.install(app)
     app.include_router(health.router)

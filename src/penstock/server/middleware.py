@@ -29,6 +29,8 @@ PAGE_POLICY = (
 )
 _log: Any = structlog.get_logger("penstock.server")
 MAX_PATH = 500
+HEALTH = "/health/"
+CLOSE = (b"connection", b"close")
 
 
 def _tell(scope: Scope, status: int, began: float, request_id: str) -> None:
@@ -71,6 +73,13 @@ def safe_headers(settings: Settings, scheme: str) -> list[tuple[bytes, bytes]]:
     return [*always, (b"strict-transport-security", settings.hsts.encode())] if scheme == "https" else always
 
 
+def _crowded() -> Problem:
+    return Problem(
+        503, "too_many_connections", "Too many connections are open, of your address or in all. Try again soon.",
+        headers={"retry-after": "5"},
+    )  # fmt: skip
+
+
 class Edge:
     """The outermost layer of the service."""
 
@@ -91,6 +100,7 @@ class Edge:
         scope["state"]["request_id"] = request_id
         began, status = time.perf_counter(), 0
         started = False
+        crowded = scope["state"].get("crowded", False)
         safe = self._safe.get(scope["scheme"], self._safe["http"])
 
         async def send_safely(message: Message) -> None:
@@ -102,11 +112,12 @@ class Edge:
                     *message["headers"],
                     (b"x-request-id", request_id.encode()),
                     *(pair for pair in safe if pair[0] not in present),
+                    *((CLOSE,) if crowded and b"connection" not in present else ()),
                 ]
             await send(message)
 
         try:
-            refusal = self._refusal(headers)
+            refusal = self._refusal(headers) if not crowded or scope["path"].startswith(HEALTH) else _crowded()
             if refusal is not None:
                 raise refusal
             await self.app(scope, self._bounded(receive), send_safely)

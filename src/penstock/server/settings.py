@@ -27,7 +27,15 @@ class Settings:
     """The first super admin's token. Without it, make one with `penstock tokens create --role super_admin`."""
     max_body_bytes: int = 2 * 1024 * 1024
     body_timeout: float = 30.0
-    """Seconds a request's body may take to arrive, as a whole."""
+    """Seconds a request's body may take to arrive, as a whole; and a client may leave an answer unread that waits for it."""
+    header_timeout: float = 10.0
+    """Seconds from a connection, or from the first byte of its next request, to the end of the request's head."""
+    idle_timeout: float = 15.0
+    """Seconds a connection may stay open after an answer without the first byte of another request."""
+    max_connections: int = 2000
+    """Connections open at once. If more come, those that have waited longest for a request are closed."""
+    connections_per_address: int = 256
+    """Connections open at once of one address (IPv6: of one /64). Trusted proxies have no such bound."""
     trusted_proxies: tuple[str, ...] = ()
     """Addresses and networks (CIDR) of the proxies in front of the service. Their `X-Forwarded-For`, `X-Forwarded-Proto` and
     `Forwarded` headers are believed; nobody else's are, also not those of this machine."""
@@ -89,6 +97,10 @@ class Settings:
         for name in (
             "max_body_bytes",
             "body_timeout",
+            "header_timeout",
+            "idle_timeout",
+            "max_connections",
+            "connections_per_address",
             "rate_limit",
             "session_seconds",
             "session_idle_seconds",

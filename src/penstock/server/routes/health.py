@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from penstock.core.errors import PenstockError
 from penstock.core.wire.base import Answer
 from penstock.server.problems import render
-from penstock.store import schema
+from penstock.server.readiness import Readiness
 
 router = APIRouter(tags=["health"])
 
@@ -23,10 +22,10 @@ async def health_live() -> Health:
 
 
 @router.get("/health/ready", operation_id="health_ready", response_model=Health)
-def health_ready(request: Request) -> Health | Response:
+async def health_ready(request: Request) -> Health | Response:
     """The database answers, and its tables fit this program."""
-    try:
-        schema.check(request.app.state.penstock.db)
-    except PenstockError as error:
-        return render(503, error.code, "The database cannot be used now.")
+    readiness: Readiness = request.app.state.readiness
+    fault = await readiness.fault()
+    if fault is not None:
+        return render(503, fault, "The database cannot be used now.")
     return Health(status="ok")
