@@ -70,9 +70,10 @@ bench: $(STAMP)
 bench-quick: $(STAMP)
 	$(BIN)/python -m bench.run --quick
 
-# The long runs: a million random steps; and faults, kills and power cuts by the thousand.
+# The long runs: a million random steps, and 100,000 generated requests on each database; and faults, kills and power cuts by the
+# thousand.
 soak: $(STAMP)
-	PENSTOCK_SOAK=1 $(BIN)/python -m pytest -q tests/properties --timeout=86400
+	PENSTOCK_SOAK=1 PENSTOCK_EXAMPLES=250 $(BIN)/python -m pytest -q -s tests/properties tests/server/test_schemathesis.py --timeout=86400
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

@@ -1,7 +1,7 @@
 """Generated requests on every operation of the OpenAPI document, with each role's token, on both databases.
 
 No answer is a 5xx, every answer has a status, a content type and a body that the document tells of. PENSTOCK_EXAMPLES
-sets how many requests each operation gets.
+sets how many requests each operation gets from each role; `make soak` asks for 100,000 and more on each database, at random.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from tests.server.support import ROLES, Loop, World
 from tests.server.table import STREAMS
 
 EXAMPLES = int(os.environ.get("PENSTOCK_EXAMPLES", "3"))
+SOAK = os.environ.get("PENSTOCK_SOAK") == "1"
 CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
 
 
@@ -62,22 +63,26 @@ def test_generated_requests_are_answered_as_documented(service: World, role: str
     operations = [result.ok() for result in schema.get_all_operations()]
     assert len(operations) > 70
     faults = []
+    sent = 0
     for operation in operations:
         if (operation.method.upper(), operation.path) in STREAMS:
             continue
 
         @settings(
-            max_examples=EXAMPLES, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck),
+            max_examples=EXAMPLES, deadline=None, database=None, derandomize=not SOAK, suppress_health_check=list(HealthCheck),
             phases=(Phase.explicit, Phase.generate),
         )  # fmt: skip
         @given(case=operation.as_strategy())
         def attack(case: schemathesis.Case) -> None:
+            nonlocal sent
+            sent += 1
             _send(client, case)
 
         try:
             attack()
         except (Exception, BaseExceptionGroup) as error:
             faults.append(f"{operation.method.upper()} {operation.path}: {type(error).__name__}: {error}")
+    print(f"{role}: {sent:,} requests to {len(operations)} operations")
     assert not faults, "\n\n".join(faults)
 
 
