@@ -30,7 +30,8 @@ def wipe(url: str) -> None:
     statements = [f"DELETE FROM {name}" for name in ours if name not in SEEDED]
     statements += [
         "DELETE FROM penstock_tenants WHERE slug <> 'default'",
-        "UPDATE penstock_tenants SET weight = 1, max_running = NULL, is_active = true",
+        "UPDATE penstock_tenants SET weight = 1, max_running = NULL, is_active = true, quotas = NULL, min_priority = NULL,"
+        " max_priority = NULL",
         "DELETE FROM penstock_queues WHERE name <> 'default'",
         "UPDATE penstock_queues SET paused = false",
     ]

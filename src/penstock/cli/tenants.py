@@ -8,6 +8,15 @@ import typer
 
 from penstock.cli._common import AsJson, DatabaseUrl, open_app, out
 from penstock.cli._show import print_json, print_table
+from penstock.core.nouns import Tenant
+from penstock.core.quota import QUOTAS, parsed
+
+Quotas = Annotated[
+    list[str] | None,
+    typer.Option("--quota", help="NAME=NUMBER, NAME=unlimited or NAME=default; may be given several times."),
+]
+MinPriority = Annotated[int | None, typer.Option(help="The most urgent priority that it may use: the smallest number.")]
+MaxPriority = Annotated[int | None, typer.Option(help="The least urgent priority that it may use: the largest number.")]
 
 app = typer.Typer(help="The walls between customers.", no_args_is_help=True)
 
@@ -34,13 +43,73 @@ def create(
     timezone: Annotated[str, typer.Option(help="For its schedules.")] = "UTC",
     weight: Annotated[int, typer.Option(min=1, max=100, help="Its share while several tenants wait.")] = 1,
     max_running: Annotated[int | None, typer.Option(min=0, help="At most so many jobs at a time.")] = None,
+    quota: Quotas = None,
+    min_priority: MinPriority = None,
+    max_priority: MaxPriority = None,
     as_json: AsJson = False,
     database_url: DatabaseUrl = None,
 ) -> None:
     """Create a tenant."""
     with open_app(database_url) as made:
-        tenant = made.tenants.create(slug, name, timezone, weight, max_running)
+        tenant = made.tenants.create(
+            slug, name, timezone, weight, max_running, quotas=parsed(quota or []), min_priority=min_priority,
+            max_priority=max_priority,
+        )  # fmt: skip
     if as_json:
         print_json(tenant)
     else:
         out().print(str(tenant.id))
+
+
+@app.command()
+def update(
+    slug: Annotated[str, typer.Argument(help="Its short name.")],
+    name: Annotated[str | None, typer.Option()] = None,
+    timezone: Annotated[str | None, typer.Option(help="For its schedules.")] = None,
+    weight: Annotated[int | None, typer.Option(min=1, max=100, help="Its share while several tenants wait.")] = None,
+    max_running: Annotated[int | None, typer.Option(min=0, help="At most so many jobs at a time.")] = None,
+    quota: Quotas = None,
+    min_priority: MinPriority = None,
+    max_priority: MaxPriority = None,
+    as_json: AsJson = False,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Change a tenant. What is not given stays as it is."""
+    given = {
+        "name": name, "timezone": timezone, "weight": weight, "max_running": max_running, "min_priority": min_priority,
+        "max_priority": max_priority, "quotas": parsed(quota) if quota else None,
+    }  # fmt: skip
+    with open_app(database_url) as made:
+        tenant = made.tenants.update(slug, **{name: value for name, value in given.items() if value is not None})
+    if as_json:
+        print_json(tenant)
+    else:
+        _show(tenant)
+
+
+@app.command()
+def show(
+    slug: Annotated[str, typer.Argument(help="Its short name.")],
+    as_json: AsJson = False,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """One tenant, with its quotas and the range of its priorities."""
+    with open_app(database_url) as made:
+        tenant = made.tenants.get(slug)
+    if as_json:
+        print_json(tenant)
+    else:
+        _show(tenant)
+
+
+def _show(tenant: Tenant) -> None:
+    low, high = tenant.min_priority, tenant.max_priority
+    lines: list[tuple[object, ...]] = [
+        ("name", tenant.name), ("timezone", tenant.timezone), ("weight", tenant.weight),
+        ("max running", "unlimited" if tenant.max_running is None else tenant.max_running),
+        ("priorities", f"{'default' if low is None else low} to {'default' if high is None else high}"),
+    ]  # fmt: skip
+    for name in QUOTAS:
+        limit = tenant.quotas.get(name, "default")
+        lines.append((f"quota {name}", "unlimited" if limit is None else limit))
+    print_table((tenant.slug, ""), lines, "")

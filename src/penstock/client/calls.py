@@ -190,6 +190,12 @@ class Calls:
         return _post("/admin/tenants", _model(defined.Tenant), body, create=True)
 
     @staticmethod
+    def change_tenant(slug: str, **changes: Any) -> Ask[defined.Tenant]:
+        """name, timezone, weight, max_running, quotas, min_priority, max_priority, is_active."""
+        body = defined.ChangeTenant(**changes).model_dump(mode="json", exclude_unset=True)
+        return Ask("PATCH", f"{API}/admin/tenants/{slug}", _model(defined.Tenant), body)
+
+    @staticmethod
     def create_token(role: str, label: str, tenant: str | None = None, **options: Any) -> Ask[access.CreatedToken]:
         given = _given(role=role, label=label, tenant=tenant, **options)
         return _post("/admin/tokens", _model(access.CreatedToken), access.NewToken.model_validate(given))

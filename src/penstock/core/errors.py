@@ -8,12 +8,14 @@ PenstockError
 │   ├── InvalidPayload      with the path of each fault
 │   ├── InvalidSchedule     cron expression, time zone or policy
 │   ├── InvalidTemplate
+│   ├── PriorityOutOfRange  the tenant may not ask for this priority
 │   └── NaiveDatetime
 ├── NotFound                no such job, run, group, trigger … for this tenant
 ├── IllegalTransition       the job is not in a state that allows this
 ├── LeaseLost               the run was closed or passed on; a late report changes nothing
 ├── Busy                    a reservation could not be had in time
 ├── Conflict                somebody else changed it first
+│   └── QuotaExceeded       the tenant has as many as it may have
 ├── Forbidden               this principal may not do that
 └── DatabaseError
     ├── DatabaseUnavailable
@@ -129,6 +131,21 @@ class InvalidTemplate(InvalidInput):
         self.path = path
 
 
+class PriorityOutOfRange(InvalidInput):
+    """The tenant may not ask for this priority; nothing was written."""
+
+    code = "priority_out_of_range"
+
+    def __init__(self, priority: int, low: int | None, high: int | None) -> None:
+        known = f"from {low} to {high}" if low is not None and high is not None else None
+        allowed = known or (f"of {low} or more" if low is not None else f"of {high} or less")
+        super().__init__(
+            f"priority is {priority}; this tenant may use priorities {allowed}. The operator sets the range."
+        )
+        self.priority = priority
+        self.field = "$.priority"
+
+
 class NaiveDatetime(InvalidInput):
     """A datetime without a time zone; we would have to guess."""
 
@@ -186,6 +203,23 @@ class Conflict(PenstockError):
     """Somebody else changed it first, or it exists already."""
 
     code = "conflict"
+
+
+class QuotaExceeded(Conflict):
+    """The tenant has as many as its quota allows; nothing was written."""
+
+    code = "quota_exceeded"
+
+    def __init__(self, quota: str, what: str, limit: int, used: int, wanted: int = 1) -> None:
+        more = f", and {wanted} more were asked for" if wanted > 1 else ""
+        super().__init__(
+            f"The quota {quota} of this tenant is {limit} ({what}), and {used} are in use{more}. Remove some, or ask the operator "
+            "for a larger quota."
+        )
+        self.quota = quota
+        self.limit = limit
+        self.used = used
+        self.wanted = wanted
 
 
 class Forbidden(PenstockError):

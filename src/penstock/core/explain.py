@@ -54,6 +54,12 @@ _ALL = (
      "Wait longer, or cancel what runs. `penstock jobs list --status running` shows it.", "explanation/promises.md"),
     ("conflict", "Somebody else changed it first, or it exists already.",
      "Read it again and repeat the change if it still makes sense.", "explanation/promises.md"),
+    ("quota_exceeded", "The tenant has as many of something as its quota allows, or asks too often. Nothing was written.",
+     "The message names the quota, its value and how many are in use. Remove some or wait; the operator raises it with "
+     "`penstock tenants update SLUG --quota NAME=NUMBER`.", "service/quotas.md"),
+    ("priority_out_of_range", "This tenant may not ask for that priority. Nothing was written.",
+     "Use a priority within the range that the message names; the operator changes it with "
+     "`penstock tenants update SLUG --min-priority N --max-priority N`.", "service/quotas.md"),
     ("forbidden", "The role of this token or user does not allow that.",
      "Ask for a token of another role: viewer reads, operator acts on jobs, tenant_admin also on triggers and tokens, super_admin on all.",
      "explanation/security.md"),

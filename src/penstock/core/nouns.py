@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from penstock.core.decide import RetryPolicy
+from penstock.core.quota import Bounds, own_bounds
 from penstock.core.status import GroupStatus, JobStatus, RetryMode, RunStatus, WaitsFor
 
 
@@ -22,6 +23,15 @@ class Tenant:
     max_running: int | None
     is_active: bool
     created_at: datetime
+    quotas: Mapping[str, int | None] = field(default_factory=dict)
+    """What the operator has set; None stands for no limit. See `core.quota`."""
+    min_priority: int | None = None
+    max_priority: int | None = None
+
+    @property
+    def bounds(self) -> Bounds:
+        """What the operator has set for this tenant."""
+        return own_bounds(self.quotas, self.min_priority, self.max_priority)
 
 
 @dataclass(frozen=True, slots=True)

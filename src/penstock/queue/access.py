@@ -10,8 +10,9 @@ from penstock.core import check
 from penstock.core.access import Principal, Role, digest, new_secret, new_token
 from penstock.core.errors import InvalidInput, NotFound
 from penstock.core.status import one_of
+from penstock.queue import bounds
 from penstock.queue.ground import Ground
-from penstock.store import principals, sessions, token_tree
+from penstock.store import principals, quotas, sessions, token_tree
 from penstock.store.database import Tx
 from penstock.store.principals import NewPrincipal
 from penstock.store.sessions import NewSession
@@ -44,7 +45,13 @@ def create_token(
         kind, label, prefix, digest(token), tenant_id=tenant_id, queues=queues, created_by=created_by,
         expires_at=expires_at,
     )  # fmt: skip
-    return ground.db.transact(lambda tx: principals.add(tx, new)), token
+
+    def work(tx: Tx) -> Principal:
+        if tenant_id is not None:
+            bounds.require(ground, tx, tenant_id, "tokens", quotas.tokens)
+        return principals.add(tx, new)
+
+    return ground.db.transact(work), token
 
 
 def list_tokens(ground: Ground, tenant: str | None = None, limit: int = 1000) -> list[Principal]:

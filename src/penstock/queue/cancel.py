@@ -8,6 +8,7 @@ from penstock.core import status
 from penstock.core.errors import NotFound
 from penstock.core.nouns import Job
 from penstock.core.status import JobStatus, RetryMode, WaitsFor
+from penstock.queue import bounds
 from penstock.queue.ground import Ended, Ground
 from penstock.store import claims, groups, jobs
 from penstock.store.database import Tx
@@ -39,12 +40,13 @@ def cancel_in(ground: Ground, tx: Tx, tenant_id: UUID, job_id: UUID, reason: str
 
 def retry(ground: Ground, tenant_id: UUID, job_id: UUID) -> Job:
     """Try again what ended badly. The same job, or in chain mode a new one that retries it; always one attempt more."""
-    return ground.db.transact(lambda tx: _retry_in(tx, tenant_id, job_id))
+    return ground.db.transact(lambda tx: _retry_in(ground, tx, tenant_id, job_id))
 
 
-def _retry_in(tx: Tx, tenant_id: UUID, job_id: UUID) -> Job:
+def _retry_in(ground: Ground, tx: Tx, tenant_id: UUID, job_id: UUID) -> Job:
     job = _locked(tx, tenant_id, job_id)
     status.RETRY.check(job.status)
+    bounds.admit(ground, tx, tenant_id)
     newer = jobs.retry_of(tx, job_id)
     if newer is not None:
         raise status.RETRY.refused(job.status, f"job {newer} already retries it")

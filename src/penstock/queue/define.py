@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from penstock.core import check
+from penstock.core import check, quota
 from penstock.core.caller import OWN, joins
 from penstock.core.decide import RetryPolicy
 from penstock.core.errors import Conflict, InvalidInput, NotFound, UnknownDefinition
@@ -96,6 +96,8 @@ def define_in(ground: Ground, tx: Tx, tenant_id: UUID | None, key: str, **given:
     """`define` in a transaction under way."""
     check.text("key", key)
     values = _checked(given)
+    if tenant_id is not None and "priority" in values:
+        ground.bounds(tenant_id, tx).require_priority(values["priority"])
     found = definitions.owned(tx, tenant_id, key)
     if found is not None and not _changes(found, values):
         return found
@@ -260,14 +262,23 @@ def create_tenant(
     timezone: str = "UTC",
     weight: int = 1,
     max_running: int | None = None,
+    quotas: Mapping[str, Any] | None = None,
+    min_priority: int | None = None,
+    max_priority: int | None = None,
 ) -> Tenant:
     check.text("slug", slug, 100)
     values = _checked_tenant({"name": name or slug, "timezone": timezone, "weight": weight, "max_running": max_running})
+    quota.check_range(min_priority, max_priority)
+    bounds: dict[str, Any] = {
+        "quotas": quota.changed({}, quotas or {}),
+        "min_priority": min_priority,
+        "max_priority": max_priority,
+    }
 
     def work(tx: Tx) -> Tenant:
         if tenants.by_slug(tx, slug) is not None:
             raise Conflict(f"There is a tenant {slug!r} already.")
-        return tenants.create(tx, slug, **values)
+        return tenants.create(tx, slug, **values, **bounds)
 
     return ground.db.transact(work)
 
@@ -290,22 +301,37 @@ def _checked_tenant(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def update_tenant(ground: Ground, slug: str, **values: Any) -> Tenant:
-    """Change a tenant's name, timezone, weight, max_running or is_active. Nothing of an inactive tenant is taken or claimed."""
-    unknown = set(values) - {"name", "timezone", "weight", "max_running", "is_active"}
+    """Change a tenant's name, timezone, weight, max_running, quotas, min_priority, max_priority or is_active. Quotas that are not named
+    stay as they are. Nothing of an inactive tenant is taken or claimed."""
+    unknown = set(values) - {
+        "name", "timezone", "weight", "max_running", "is_active", "quotas", "min_priority", "max_priority",
+    }  # fmt: skip
     if unknown:
         raise InvalidInput(f"A tenant has no {', '.join(sorted(unknown))}.")
     _checked_tenant(values)
+    if "quotas" in values:
+        quota.changed({}, values["quotas"])
     tenant_id = ground.tenant_id(slug)
 
     def work(tx: Tx) -> Tenant:
-        changed = tenants.change(tx, tenant_id, values) if values else tenants.by_id(tx, tenant_id)
-        if changed is None:
+        before = tenants.by_id(tx, tenant_id, lock=True)
+        if before is None:
             raise NotFound("tenant", slug)
+        wanted = dict(values)
+        if "quotas" in wanted:
+            wanted["quotas"] = quota.changed(before.quotas, wanted["quotas"])
+        quota.check_range(
+            wanted.get("min_priority", before.min_priority), wanted.get("max_priority", before.max_priority)
+        )
+        changed = tenants.change(tx, tenant_id, wanted) if wanted else before
+        assert changed is not None
         if values.get("max_running") is not None or values.get("is_active") is False:
             definitions.park_tenant(tx, tenant_id)
         return changed
 
-    return ground.db.transact(work)
+    done = ground.db.transact(work)
+    ground.forget_bounds()
+    return done
 
 
 def tenant(ground: Ground, slug: str) -> Tenant:

@@ -172,9 +172,21 @@ class Tenants:
     ground: Ground
 
     def create(
-        self, slug: str, name: str | None = None, timezone: str = "UTC", weight: int = 1, max_running: int | None = None
+        self,
+        slug: str,
+        name: str | None = None,
+        timezone: str = "UTC",
+        weight: int = 1,
+        max_running: int | None = None,
+        *,
+        quotas: Mapping[str, int | str | None] | None = None,
+        min_priority: int | None = None,
+        max_priority: int | None = None,
     ) -> Tenant:
-        return define.create_tenant(self.ground, slug, name, timezone, weight, max_running)
+        """Create a tenant. `quotas` are numbers by name, such as `{"queued_jobs": 5000, "tokens": "unlimited"}`."""
+        return define.create_tenant(
+            self.ground, slug, name, timezone, weight, max_running, quotas, min_priority, max_priority
+        )
 
     def get(self, slug: str) -> Tenant:
         return define.tenant(self.ground, slug)
@@ -183,6 +195,7 @@ class Tenants:
         return define.every_tenant(self.ground)
 
     def update(self, slug: str, **values: Any) -> Tenant:
+        """Change a tenant. Quotas that are not named stay as they are; "default" forgets what was set."""
         return define.update_tenant(self.ground, slug, **values)
 
 

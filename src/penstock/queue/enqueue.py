@@ -12,11 +12,13 @@ from uuid import UUID
 from penstock.core import check
 from penstock.core.caller import OWN, joins
 from penstock.core.clock import require_aware
-from penstock.core.errors import Conflict, UnknownTenant
+from penstock.core.errors import Conflict, QuotaExceeded, UnknownTenant
 from penstock.core.ids import new_id
 from penstock.core.nouns import Definition, Job
 from penstock.core.payload import Validator, dumps, merge, plain, require_object, validate
+from penstock.core.quota import FREE
 from penstock.core.status import RetryMode, Source, one_of
+from penstock.queue import bounds
 from penstock.queue.ground import Ground
 from penstock.store import jobs, rows, tenants
 from penstock.store.database import Tx
@@ -168,6 +170,8 @@ def _enqueue_at_once(
     ground: Ground, tenant_id: UUID, key: str, given: Mapping[str, Any], options: Options, first: list[NewJob]
 ) -> Job | None:
     """What is remembered is enough for most jobs. None if it was not; what was prepared is then in `first`."""
+    if ground.bounds(tenant_id) is not FREE:
+        return None
     remembered = None if options.adhoc or not ground.db.has_short_way else ground.remembered(tenant_id, key)
     if remembered is None or (options.queue is not None and options.queue not in ground.known_queues):
         return None
@@ -188,6 +192,13 @@ def enqueue_in(
 ) -> Job:
     """One job in a transaction under way. `remembered` carries the prepared job from one try to the next."""
     remembered = [] if remembered is None else remembered
+    try:
+        bounds.admit(ground, tx, tenant_id, 1, options.priority)
+    except QuotaExceeded:
+        found = _there_already(tx, tenant_id, options, remembered)
+        if found is None:
+            raise
+        return found
     for attempt in range(TRIES):
         if not remembered:
             remembered.append(prepare(ground, tx, tenant_id, key, params, options, fresh=attempt > 0))
@@ -207,6 +218,14 @@ def enqueue_in(
     raise Conflict(
         f"The definition {key!r} or the job with its dedupe key kept changing; nothing was enqueued. Try again."
     )
+
+
+def _there_already(tx: Tx, tenant_id: UUID, options: Options, remembered: Sequence[NewJob]) -> Job | None:
+    """The job that would have been the answer though there is no room for another: an earlier try's, or that of the dedupe key."""
+    found = jobs.get(tx, tenant_id, remembered[0].id) if remembered else None
+    if found is None and options.dedupe_key is not None:
+        found = jobs.active_with_dedupe_key(tx, tenant_id, options.dedupe_key)
+    return found
 
 
 def _require_active(tx: Tx, tenant_id: UUID) -> None:
@@ -240,8 +259,10 @@ def enqueue_many(
         return ids
     if joins(connection):
         with ground.db.joined(connection) as tx:
+            bounds.admit(ground, tx, tenant_id, len(ids), options.priority)
             _many_in(ground, tx, tenant_id, key, given, options, ids)
         return ids
+    bounds.admit(ground, None, tenant_id, len(ids), options.priority)
     tried: list[bool] = []
 
     def work(tx: Tx) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -12,7 +13,8 @@ from penstock.core.errors import DefinitionArchived, InvalidInput, UnknownDefini
 from penstock.core.ids import DEFAULT_TENANT_ID
 from penstock.core.nouns import Definition
 from penstock.core.payload import Validator, compile_schema
-from penstock.store import definitions, queues, tenants
+from penstock.core.quota import FREE, Bounds
+from penstock.store import definitions, queues, quotas, tenants
 from penstock.store.database import Database, Tx
 from penstock.store.hot import Gate
 
@@ -28,6 +30,18 @@ class Ended:
     group_id: UUID | None = None
     group_ended: bool = False
 
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """How many jobs of a tenant were queued at a time, and how many this process has added since."""
+
+    counted: int
+    at: float
+    added: int
+
+
+BOUNDS_SECONDS = 2.0
+"""How long another process's change of a tenant's quotas may take to bind here."""
 
 Outbox = Callable[[Tx, Sequence[Ended]], None]
 
@@ -48,6 +62,11 @@ class Ground:
     """What the commands file says of params, by key, where one is known in this process."""
     gate: Gate | None = None
     """What the last claim saw. The next one may expect the same; its statement looks again."""
+    default_bounds: Bounds = FREE
+    """What binds a tenant where the operator has set nothing: the service's defaults, on the ground of its requests."""
+    queued: dict[UUID, Queued] = field(default_factory=dict)
+    """How full the queues of tenants were that have a quota of queued jobs, when we last looked."""
+    _bounds: dict[UUID, tuple[float, Bounds]] = field(default_factory=dict)
     _tenants: dict[str, UUID] = field(default_factory=lambda: {"default": DEFAULT_TENANT_ID})
     _definitions: dict[tuple[UUID, str], tuple[Definition, Validator]] = field(default_factory=dict)
 
@@ -65,6 +84,29 @@ class Ground:
             raise UnknownTenant(slug)
         self._tenants[slug] = found.id
         return found.id
+
+    def bounds(self, tenant_id: UUID, tx: Tx | None = None) -> Bounds:
+        """What binds this tenant; `FREE` if nothing does. What is set is read again every two seconds."""
+        until, own = self._bounds.get(tenant_id, (0.0, FREE))
+        if until < time.monotonic():
+            own = self._own_bounds(tenant_id, tx)
+            self._bounds[tenant_id] = time.monotonic() + BOUNDS_SECONDS, own
+        return own if self.default_bounds is FREE else own.over(self.default_bounds)
+
+    def known_bounds(self, tenant_id: UUID) -> Bounds | None:
+        """What is set for this tenant, if it was read a moment ago: what an event loop may ask."""
+        until, own = self._bounds.get(tenant_id, (0.0, FREE))
+        return None if until < time.monotonic() else own
+
+    def _own_bounds(self, tenant_id: UUID, tx: Tx | None) -> Bounds:
+        if tx is not None:
+            return quotas.bounds(tx, tenant_id)
+        with self.db.read() as tx:
+            return quotas.bounds(tx, tenant_id)
+
+    def forget_bounds(self) -> None:
+        self._bounds.clear()
+        self.queued.clear()
 
     def require_queue(self, tx: Tx, name: str) -> None:
         """Raise unless the queue exists: jobs in a queue whose name was mistyped would wait forever."""

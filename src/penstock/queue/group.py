@@ -14,6 +14,7 @@ from penstock.core.groups import MODES, ON_FAILURE, derive
 from penstock.core.ids import new_id
 from penstock.core.nouns import Group
 from penstock.core.status import TERMINAL, one_of
+from penstock.queue import bounds
 from penstock.queue.cancel import cancel_in
 from penstock.queue.enqueue import DEFAULTS, TRIES, Options, prepare
 from penstock.queue.ground import Ground
@@ -46,6 +47,7 @@ def create(
     def work(tx: Tx) -> Group:
         if groups.header(tx, tenant_id, group_id) is not None:
             return read(tx, tenant_id, group_id)  # an earlier try was committed after all
+        bounds.admit(ground, tx, tenant_id, len(members), options.priority)
         for attempt in range(TRIES):
             try:
                 with savepoint(tx):

@@ -35,6 +35,7 @@ def update(
     """
     if priority is not None:
         check.integer("priority", priority)
+        ground.bounds(tenant_id).require_priority(priority)
     wanted = require_aware("scheduled_for", scheduled_for) if isinstance(scheduled_for, datetime) else None
     if wanted is None and scheduled_for is not None and scheduled_for is not UNSET:
         raise InvalidInput(f"scheduled_for is {scheduled_for!r}; expected an aware datetime, or None for now.")
@@ -136,7 +137,7 @@ def move(
         if to is not None:
             changed = jobs.change(tx, job_id, {"position": _edge(tx, job, to)})
         else:
-            changed = _beside(tx, job, before, after)
+            changed = _beside(ground, tx, job, before, after)
         assert changed is not None
         return changed
 
@@ -151,7 +152,7 @@ def _edge(tx: Tx, job: Job, to: str) -> int:
     return found - 1 if to == "top" else found + GAP
 
 
-def _beside(tx: Tx, job: Job, before: UUID | None, after: UUID | None) -> Job | None:
+def _beside(ground: Ground, tx: Tx, job: Job, before: UUID | None, after: UUID | None) -> Job | None:
     other_id = before or after
     assert other_id is not None
     if other_id == job.id:
@@ -160,6 +161,8 @@ def _beside(tx: Tx, job: Job, before: UUID | None, after: UUID | None) -> Job | 
         other = _queued(tx, job.tenant_id, other_id, status.MOVE)
         if not other.claimable:
             raise InvalidInput(f"Job {other_id} waits for its {other.waits_for} and has no place yet.")
+        if other.priority != job.priority:
+            ground.bounds(job.tenant_id, tx).require_priority(other.priority)
         beyond = order.neighbour(tx, other, job.id, before=before is not None)
         if before is not None:
             low, high = (other.position - 2 * GAP if beyond is None else beyond), other.position

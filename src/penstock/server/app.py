@@ -86,7 +86,8 @@ def _document(app: FastAPI) -> dict[str, Any]:
     components = document.setdefault("components", {})
     schemas = components.setdefault("schemas", {})
     problem = problems.ProblemModel.model_json_schema(ref_template="#/components/schemas/{model}")
-    schemas["Fault"] = problem.pop("$defs")["FaultModel"]
+    parts = problem.pop("$defs")
+    schemas["Fault"], schemas["QuotaModel"] = parts["FaultModel"], parts["QuotaModel"]
     problem["properties"]["faults"]["items"] = {"$ref": "#/components/schemas/Fault"}
     schemas["Problem"] = problem
     schemas.pop("HTTPValidationError", None)

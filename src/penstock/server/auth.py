@@ -24,7 +24,7 @@ from penstock.core.ids import DEFAULT_TENANT_ID
 from penstock.queue.sign_in import Opened, Visit
 from penstock.server.calls import Call
 from penstock.server.jwts import Tokens
-from penstock.server.limits import Buckets
+from penstock.server.limits import Buckets, TenantRate
 from penstock.server.problems import Problem
 from penstock.server.settings import Settings
 from penstock.server.tracing import current_trace
@@ -62,6 +62,7 @@ class Gate:
         """Who was let in before. Guessing by others at their address does not shut them out."""
         self._tenants = {"default": DEFAULT_TENANT_ID}
         self._rate = Buckets(settings.rate_limit, 2 * settings.rate_limit)
+        self._tenant_rate = TenantRate(penstock.ground, settings)
         self._refused = Buckets(5.0, 300.0)
         self._jwts = Tokens(settings, penstock.ground) if settings.jwt_jwks else None
         self.listeners: list[Callable[[Outcome], None]] = []
@@ -113,6 +114,7 @@ class Gate:
             raise Problem(
                 429, "rate_limited", "Too many requests for this token.", headers={"retry-after": str(int(wait) + 1)}
             )
+        await self._tenant_rate.check(principal.tenant_id)
         if not principal.may(need):
             raise Forbidden(f"The role {principal.role.value} may not do this.")
         if by_session and request.method not in SAFE_METHODS:

@@ -12,7 +12,8 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
 from penstock.app import Penstock
-from penstock.core.access import Principal
+from penstock.core.access import Principal, Role
+from penstock.core.quota import FREE
 from penstock.queue import doors
 from penstock.queue.ground import Ground
 from penstock.server.problems import Problem
@@ -83,6 +84,12 @@ class Call:
     def ground(self) -> Ground:
         return self.penstock.ground
 
+    @property
+    def bound_ground(self) -> Ground:
+        """The ground, with the quotas and priorities that bind this caller where the operator has set none."""
+        bounds = self.settings.default_bounds(self.principal.role is Role.SUPER_ADMIN, self.tenant_id)
+        return self.ground if bounds is FREE else replace(self.ground, default_bounds=bounds)
+
     def jobs(self) -> doors.Jobs:
         return doors.Jobs(self.ground, self.tenant)
 
@@ -108,7 +115,7 @@ class Call:
                 known = idempotency.take(tx, self.tenant_id, self._stored_key(), self.request_hash)
                 if known is not None:
                     return cast(A, self._again(known))  # FastAPI sends a response as it is
-            ground = replace(self.ground, db=Borrowed(self.ground.db, tx))
+            ground = replace(self.bound_ground, db=Borrowed(self.ground.db, tx))
             answer = work(Unit(self, tx, ground))
             if self.idempotency_key is not None:
                 body = answer.model_dump(mode="json")

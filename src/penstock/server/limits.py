@@ -5,6 +5,13 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from uuid import UUID
+
+from starlette.concurrency import run_in_threadpool
+
+from penstock.queue.ground import Ground
+from penstock.server.problems import quota_problem
+from penstock.server.settings import Settings
 
 MAX_BUCKETS = 10_000
 
@@ -23,18 +30,43 @@ class Buckets:
         self._clock = clock
         self._left: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
 
-    def take(self, name: Hashable) -> float:
-        """Take one; answers 0, or the seconds to wait until there is one."""
+    def take(self, name: Hashable, rate: float | None = None) -> float:
+        """Take one; returns 0, or the seconds to wait until there is one. With `rate`, this name has a rate of its own, and twice as
+        many at once."""
+        rate, burst = (self.rate, self.burst) if rate is None else (rate, max(1.0, 2 * rate))
         now = self._clock()
-        left, since = self._left.pop(name, (self.burst, now))
-        left = min(self.burst, left + (now - since) * self.rate)
+        left, since = self._left.pop(name, (burst, now))
+        left = min(burst, left + (now - since) * rate)
         allowed = left >= 1
         self._left[name] = (left - 1 if allowed else left, now)
         if len(self._left) > MAX_BUCKETS:
             self._left.popitem(last=False)
-        return 0.0 if allowed else (1 - left) / self.rate
+        return 0.0 if allowed else (1 - left) / rate if rate > 0 else 3600.0
 
     def empty(self, name: Hashable) -> bool:
         """Whether taking one now would have to wait; takes none."""
         left, since = self._left.get(name, (self.burst, 0.0))
         return left + (self._clock() - since) * self.rate < 1
+
+
+class TenantRate:
+    """How often a tenant may ask, summed over all its tokens: its quota `requests_per_second`, in this process of the service."""
+
+    def __init__(self, ground: Ground, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+        self._ground = ground
+        self._settings = settings
+        self._buckets = Buckets(1.0, 1.0, clock)
+
+    async def check(self, tenant_id: UUID | None) -> None:
+        """Count one request. Raises a Problem if the tenant has asked too often. Nobody else's requests are counted: the operator's,
+        who belongs to no tenant, have the limit of their token alone."""
+        if tenant_id is None:
+            return
+        own = self._ground.known_bounds(tenant_id)
+        if own is None:
+            own = await run_in_threadpool(self._ground.bounds, tenant_id)
+        rate = own.over(self._settings.default_bounds(False, tenant_id)).limit("requests_per_second")
+        wait = 0.0 if rate is None else self._buckets.take(tenant_id, rate)
+        if wait:
+            assert rate is not None
+            raise quota_problem("requests_per_second", rate, rate, wait)

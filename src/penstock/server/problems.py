@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 
 from penstock.core import errors
 from penstock.core.errors import Fault
+from penstock.core.quota import QUOTAS
 from penstock.pipeline.errors import JobTransitionError, PipelineError
 
 MEDIA_TYPE = "application/problem+json"
@@ -46,6 +47,12 @@ class FaultModel(BaseModel):
     message: str
 
 
+class QuotaModel(BaseModel):
+    name: str
+    limit: int
+    used: int
+
+
 class ProblemModel(BaseModel):
     """What went wrong (RFC 9457)."""
 
@@ -55,6 +62,9 @@ class ProblemModel(BaseModel):
     detail: str
     code: str
     faults: list[FaultModel]
+    quota: QuotaModel | None = Field(
+        None, description="With `quota_exceeded`: which quota, how large, and how much is in use"
+    )
 
 
 class Problem(HTTPException):
@@ -67,16 +77,34 @@ class Problem(HTTPException):
         detail: str,
         faults: Sequence[Fault] = (),
         headers: Mapping[str, str] | None = None,
+        quota: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(status, detail, dict(headers) if headers else None)
         self.code = code
         self.faults = tuple(faults)
+        self.quota = quota
+
+
+def quota_problem(name: str, limit: int, used: int, wait: float) -> Problem:
+    """The refusal of one request or stream too many: it passes with time."""
+    seconds = int(wait) + 1
+    detail = (
+        f"The quota {name} of this tenant is {limit} ({QUOTAS[name]}), and {used} are in use. Try again in {seconds} s, or ask the "
+        "operator for a larger quota."
+    )
+    quota = {"name": name, "limit": limit, "used": used}
+    return Problem(429, errors.QuotaExceeded.code, detail, headers={"retry-after": str(seconds)}, quota=quota)
 
 
 def render(
-    status: int, code: str, detail: str, faults: Sequence[Fault] = (), headers: Mapping[str, str] | None = None
+    status: int,
+    code: str,
+    detail: str,
+    faults: Sequence[Fault] = (),
+    headers: Mapping[str, str] | None = None,
+    quota: Mapping[str, Any] | None = None,
 ) -> Response:
-    body = {
+    body: dict[str, Any] = {
         "type": f"/help/errors/{code}",
         "title": TITLES.get(status, "Error"),
         "status": status,
@@ -84,6 +112,8 @@ def render(
         "code": code,
         "faults": [{"path": fault.path, "message": fault.message} for fault in faults[:MAX_FAULTS]],
     }
+    if quota is not None:
+        body["quota"] = dict(quota)
     content = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
     return Response(content, status, dict(headers or {}), MEDIA_TYPE)
 
@@ -102,7 +132,10 @@ def from_error(error: errors.PenstockError) -> Response:
         return render(503, error.code, "The database cannot be used now; try again soon.", headers={"retry-after": "5"})
     if status == 500:
         return unexpected(error)
-    return render(status, error.code, str(error), _faults_of(error))
+    quota = None
+    if isinstance(error, errors.QuotaExceeded):
+        quota = {"name": error.quota, "limit": error.limit, "used": error.used}
+    return render(status, error.code, str(error), _faults_of(error), quota=quota)
 
 
 def _faults_of(error: errors.PenstockError) -> Sequence[Fault]:
@@ -128,7 +161,7 @@ def install(app: FastAPI) -> None:
     async def on_http(_request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         if isinstance(error, Problem):
-            return render(error.status_code, error.code, error.detail, error.faults, error.headers)
+            return render(error.status_code, error.code, error.detail, error.faults, error.headers, error.quota)
         code = {404: "not_found", 405: "method_not_allowed", 400: "bad_request"}.get(error.status_code, "http_error")
         details = {404: "There is nothing at this address.", 405: "This address does not take that method."}
         return render(error.status_code, code, details.get(error.status_code, str(error.detail)), (), error.headers)

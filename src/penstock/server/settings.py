@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Any
+from uuid import UUID
 
+from penstock.core import quota
 from penstock.core.access import is_well_formed
 from penstock.core.errors import InvalidInput
 from penstock.core.forwarded import Proxies
+from penstock.core.ids import DEFAULT_TENANT_ID
+from penstock.core.quota import FREE, SERVICE_PRIORITIES, Bounds
 
 PREFIX = "PENSTOCK_"
 MIN_BOOTSTRAP = 20
@@ -60,6 +65,8 @@ class Settings:
     """Seconds between looks at the database for the live stream."""
     stream_limit: int = 100
     """Live streams open at once for one tenant."""
+    quotas: tuple[str, ...] = ()
+    """What binds a tenant through the service where nothing is set for it: `tokens=100,triggers=unlimited`. See service/quotas.md."""
     threads: int = 40
     tracing: str = "off"
     """`on` makes OpenTelemetry spans, sent where OTEL_* variables say, and carries the trace from enqueue to run."""
@@ -90,6 +97,7 @@ class Settings:
             raise InvalidInput(f"public_docs is {self.public_docs!r}; expected on or off.")
         if not self.hsts.isascii() or not self.hsts.isprintable():
             raise InvalidInput("hsts holds characters that a header cannot have; expected such as max-age=31536000.")
+        quota.parsed(self.quotas)
         if self.tracing not in ("on", "off"):
             raise InvalidInput(f"tracing is {self.tracing!r}; expected on or off.")
         if self.metrics not in ("token", "loopback"):
@@ -118,6 +126,17 @@ class Settings:
                 f"jwt_algorithms is {', '.join(self.jwt_algorithms)}; only signatures by key pairs are taken."
             )
 
+    def default_quotas(self) -> Mapping[str, int | None]:
+        """The quotas of a tenant for which nothing is set."""
+        return quota.changed({**quota.SERVICE_DEFAULTS, "streams": self.stream_limit}, _kept(quota.parsed(self.quotas)))
+
+    def default_bounds(self, operator: bool, tenant_id: UUID) -> Bounds:
+        """What binds a caller where nothing is set for the tenant. Nothing binds the operator in the tenant `default`, which is
+        the operator's own; there, others are bound in their priorities alone."""
+        if tenant_id != DEFAULT_TENANT_ID:
+            return _service_bounds(self)
+        return FREE if operator else Bounds({}, *SERVICE_PRIORITIES)
+
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None, **given: Any) -> Settings:
         """From PENSTOCK_* variables; what is given by name wins."""
@@ -129,6 +148,15 @@ class Settings:
                 continue
             values[each.name] = _parsed(each.name, str(each.type), text)
         return cls(**{**values, **given})
+
+
+@lru_cache
+def _service_bounds(settings: Settings) -> Bounds:
+    return Bounds(settings.default_quotas(), *SERVICE_PRIORITIES)
+
+
+def _kept(given: Mapping[str, int | str]) -> dict[str, int | str]:
+    return {name: value for name, value in given.items() if value != quota.DEFAULT}
 
 
 def _parsed(name: str, kind: str, text: str) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -39,17 +39,24 @@ def held_many(tx: Tx, job_ids: Collection[UUID]) -> dict[UUID, Held]:
     return {row[0]: Held(*row[1:]) for row in found}
 
 
-def seen(tx: Tx, worker_ids: Collection[str]) -> None:
-    """Note that workers whose runs were kept are alive, even if they claim nothing for long."""
+def seen(tx: Tx, tenant_id: UUID | None, names: Collection[str]) -> None:
+    """Note that workers whose runs were kept are alive, even if they claim nothing for long. A tenant's token speaks for the tenant's
+    own workers alone."""
+    ids = [workers.row_id(tenant_id, name) for name in names]
     tx.run(
         update(workers_table)
-        .where(workers_table.c.id.in_(worker_ids), workers_table.c.last_seen_at < tx.later(-SEEN_SECONDS))
+        .where(workers_table.c.id.in_(ids), workers_table.c.last_seen_at < tx.later(-SEEN_SECONDS))
         .values(last_seen_at=tx.now, stopped_at=None)
     )
 
 
-def present(tx: Tx, worker_id: str, values: Mapping[str, Any]) -> None:
-    """Note that a worker is there; the first time, what it offers."""
+def present(
+    tx: Tx, tenant_id: UUID | None, name: str, values: Mapping[str, Any], before: Callable[[Tx], object]
+) -> None:
+    """Note that a worker is there; the first time, what it offers. `before` is called before a row is added."""
     running = int(values.get("running_count", 0))
-    if not workers.seen(tx, worker_id, running):
-        workers.register(tx, worker_id, {name: value for name, value in values.items() if name != "running_count"})
+    id = workers.row_id(tenant_id, name)
+    if not workers.seen(tx, id, running):
+        before(tx)
+        row = {name: value for name, value in values.items() if name != "running_count"}
+        workers.register(tx, id, {**row, "tenant_id": tenant_id})

@@ -45,7 +45,9 @@ def claim(row: Mapping[Any, Any], worker_id: str) -> Claim:
 
 
 def tenant(row: Mapping[Any, Any]) -> Tenant:
-    return Tenant(**{name: row[name] for name in Tenant.__dataclass_fields__})
+    values = {name: row[name] for name in Tenant.__dataclass_fields__}
+    values["quotas"] = json_object(values["quotas"]) if values["quotas"] else {}
+    return Tenant(**values)
 
 
 def definition(row: Mapping[Any, Any]) -> Definition:

@@ -11,6 +11,7 @@ from uuid import UUID
 from sqlalchemy import func, insert, literal, literal_column, or_, select, tuple_, update
 
 from penstock.core.ids import new_id
+from penstock.core.quota import FREE, Bounds, own_bounds
 from penstock.core.reach import Trigger
 from penstock.core.schedule import Facts
 from penstock.store.database import Tx
@@ -87,11 +88,12 @@ def answering(tx: Tx, tenant_id: UUID, names: Sequence[str]) -> list[Trigger]:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A schedule with a moment to decide, and whether its tenant takes jobs."""
+    """A schedule with a moment to decide, whether its tenant takes jobs, and what the operator has set for that tenant."""
 
     trigger: Trigger
     tenant_slug: str
     tenant_active: bool
+    bounds: Bounds = FREE
 
 
 Cursor = tuple[datetime, UUID]
@@ -106,13 +108,14 @@ def due(tx: Tx, enabled: bool, limit: int, after: Cursor | None = None) -> list[
     """Schedules whose next moment has come, oldest first, held until the transaction ends. Another scheduler that
     works on some of them at this moment keeps those."""
     query = _due(tx, enabled).join(tenants, tenants.c.id == triggers.c.tenant_id)
-    query = query.with_only_columns(*_COLUMNS, tenants.c.slug, tenants.c.is_active)
+    bounds = (tenants.c.quotas, tenants.c.min_priority, tenants.c.max_priority)
+    query = query.with_only_columns(*_COLUMNS, tenants.c.slug, tenants.c.is_active, *bounds)
     if after is not None:
         reached = tuple_(literal(after[0], UtcTime()), literal(after[1], Id()))
         query = query.where(tuple_(triggers.c.next_trigger_at, triggers.c.id) > reached)
     query = query.order_by(triggers.c.next_trigger_at, triggers.c.id).limit(limit)
     found = tx.run(query.with_for_update(of=triggers, **tx.dialect.skip_locked)).mappings()
-    return [Due(_trigger(row), row["slug"], row["is_active"]) for row in found]
+    return [Due(_trigger(row), row["slug"], row["is_active"], own_bounds(*(row[c] for c in bounds))) for row in found]
 
 
 def _due(tx: Tx, enabled: bool) -> Any:

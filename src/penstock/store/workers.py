@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import insert, select, update
 
 from penstock.store.database import Tx
 from penstock.store.tables import clock, workers
+
+
+def row_id(tenant_id: UUID | None, name: str) -> str:
+    """The id of a worker's row. A tenant chooses the names of its own workers, so they are kept apart from everybody else's: a
+    name that somebody else has is another row, and nobody learns that it is taken."""
+    return name if tenant_id is None else f"{tenant_id}/{name}"
 
 
 def register(tx: Tx, worker_id: str, values: Mapping[str, Any]) -> None:
@@ -27,12 +34,17 @@ def stopped(tx: Tx, worker_id: str) -> None:
 
 
 def present(tx: Tx, seen_within: float | None = None) -> list[dict[str, Any]]:
-    """Workers that have not stopped, newest first, with `stale` for those not seen within the time given."""
+    """Workers that have not stopped, by the names that they gave themselves, newest first, with `stale` for those not seen within the
+    time given."""
     stale = (workers.c.last_seen_at <= tx.later(-(seen_within or 60.0))).label("stale")
     query = (
         select(workers, stale).where(workers.c.stopped_at.is_(None)).order_by(workers.c.started_at.desc(), workers.c.id)
     )
-    return [dict(row) for row in tx.run(query).mappings()]
+    return [{**row, "id": _name(row["id"], row["tenant_id"])} for row in tx.run(query).mappings()]
+
+
+def _name(id: str, tenant_id: UUID | None) -> str:
+    return id if tenant_id is None else id.removeprefix(f"{tenant_id}/")
 
 
 def remember_time(tx: Tx) -> None:

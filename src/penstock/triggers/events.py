@@ -17,8 +17,10 @@ from penstock.core.errors import InvalidInput, NotFound, UnknownTenant
 from penstock.core.ids import new_id
 from penstock.core.nouns import Definition, Tenant
 from penstock.core.payload import plain, require_object
+from penstock.core.quota import FREE, Bounds
 from penstock.core.reach import Event, Trigger
 from penstock.core.status import Source
+from penstock.queue.bounds import require_room
 from penstock.queue.enqueue import TRIES
 from penstock.queue.ground import Ground
 from penstock.store import definitions, events, jobs, tenants, triggers
@@ -48,6 +50,7 @@ class Emission:
     emitted_by: str | None
     correlation_id: str | None
     moment: datetime
+    bounds: Bounds = FREE
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +123,8 @@ class Events:
             raise UnknownTenant(self.tenant)
         depth = self._depth(tx, cause)
         by = emitted_by or (f"job:{cause}" if cause is not None else None)
-        emission = Emission(event_id, tenant, name, context, depth, by, correlation_id, tx.time())
+        limits = self.ground.bounds(tenant.id, tx)
+        emission = Emission(event_id, tenant, name, context, depth, by, correlation_id, tx.time(), limits)
         outcomes = _answer(self.ground, tx, emission, triggers.answering(tx, tenant.id, patterns_for(name)))
         row = {"id": event_id, "tenant_id": tenant.id, "name": name, "context": dict(context), "depth": depth}
         return events.add(tx, {**row, "emitted_by": by, "outcomes": outcomes})
@@ -146,6 +150,10 @@ def _answer(ground: Ground, tx: Tx, emission: Emission, found: Sequence[Trigger]
         outcomes.append(outcome)
         if job is not None:
             made[job.id] = outcome, trigger, job
+    if emission.bounds is not FREE:
+        # All or nothing: an event that some triggers answer and others cannot, for want of room, would be hard to repair
+        emission.bounds.require("jobs_per_event", 0, len(made))
+        require_room(ground, tx, emission.tenant.id, len(made))
     for _ in range(TRIES):
         written = jobs.insert(tx, [job for _, _, job in made.values()]) if made else {}
         made = {job_id: each for job_id, each in made.items() if job_id not in written}
@@ -190,7 +198,7 @@ def _job_of(emission: Emission, trigger: Trigger, definition: Definition) -> New
     origin = Origin(
         Source.EVENT, str(emission.id), correlation_id=emission.correlation_id, created_by=emission.emitted_by
     )
-    return making.new_job(trigger, definition, params, origin)
+    return making.new_job(trigger, definition, params, origin, emission.bounds)
 
 
 def _decide(tx: Tx, emission: Emission, trigger: Trigger, definition: Definition) -> tuple[Outcome, NewJob | None]:

@@ -13,6 +13,7 @@ from uuid import UUID
 from penstock.core.ids import new_id
 from penstock.core.nouns import Definition
 from penstock.core.payload import compile_schema, dumps, merge, plain, require_object, validate
+from penstock.core.quota import FREE, Bounds
 from penstock.core.reach import Trigger
 from penstock.core.template import render
 from penstock.core.zones import zone
@@ -76,13 +77,22 @@ def fingerprint(params: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(params, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
-def new_job(trigger: Trigger, definition: Definition, params: Mapping[str, Any], origin: Origin) -> NewJob:
+def new_job(
+    trigger: Trigger, definition: Definition, params: Mapping[str, Any], origin: Origin, bounds: Bounds = FREE
+) -> NewJob:
     """A job of this trigger, ready to be written; its params are checked."""
     return NewJob(
         id=new_id(), tenant_id=trigger.tenant_id, definition_id=definition.id, definition_version=definition.version,
         definition_key=definition.key, queue=definition.queue,
-        priority=definition.priority if trigger.priority is None else trigger.priority, params=dumps(params),
+        priority=_priority(trigger, definition, bounds), params=dumps(params),
         max_attempts=definition.max_attempts, retry_mode=definition.retry_mode, source=origin.source,
         source_ref=origin.source_ref, scheduled_for=origin.run_at, trigger_id=trigger.id, tick_at=origin.tick_at,
         correlation_id=origin.correlation_id, created_by=origin.created_by,
     )  # fmt: skip
+
+
+def _priority(trigger: Trigger, definition: Definition, bounds: Bounds) -> int:
+    """What the tenant chose is kept within its range, which may be narrower than when it chose. What the operator chose for all
+    tenants stays."""
+    chosen = definition.priority if trigger.priority is None else trigger.priority
+    return chosen if trigger.priority is None and definition.tenant_id is None else bounds.clamp(chosen)

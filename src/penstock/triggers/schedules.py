@@ -18,6 +18,7 @@ from penstock.core.payload import require_object
 from penstock.core.reach import TickRecord, Trigger
 from penstock.core.status import Source
 from penstock.core.template import render
+from penstock.queue import bounds
 from penstock.queue.ground import Ground
 from penstock.store import definitions, events, jobs, tenants, ticks, triggers
 from penstock.store.database import Tx
@@ -205,6 +206,7 @@ class Triggers:
         check.maybe_text("created_by", created_by)
         if values["priority"] is not None:
             check.integer("priority", values["priority"])
+            self.ground.bounds(self.tenant_id).require_priority(values["priority"])
         checked_template(params, values["trigger_type"])
         self.ensure_defined(key)
 
@@ -213,6 +215,7 @@ class Triggers:
             found = triggers.by_label(tx, self.tenant_id, label)
             if found is not None:
                 return self._replace(tx, found, definition, params, values, enabled, replace)
+            bounds.require(self.ground, tx, self.tenant_id, "triggers", triggers.count)
             if triggers.count(tx, self.tenant_id) >= MAX_TRIGGERS:
                 raise Conflict(f"This tenant has {MAX_TRIGGERS} triggers, the most it may have. Delete some first.")
             row = {**POLICIES, **values, "label": label, "payload_template": dict(params), "created_by": created_by}
@@ -253,6 +256,8 @@ class Triggers:
                 f"The trigger {found.label!r} was changed meanwhile: version {found.version}, not {if_version}."
             )
         wanted = renamed(found, changes)
+        if wanted.get("priority") != found.priority:
+            self.ground.bounds(self.tenant_id, tx).require_priority(wanted.get("priority"))
         definition = self._definition(tx, changes["key"]) if "key" in changes else None
         if definition is not None:
             wanted |= {"definition_id": definition.id, "definition_key": definition.key}
@@ -286,7 +291,7 @@ class Triggers:
             return
         tenant = tenants.by_id(tx, self.tenant_id)
         assert tenant is not None
-        ticking.settle(self.ground, tx, [Due(trigger, tenant.slug, tenant.is_active)], tx.time())
+        ticking.settle(self.ground, tx, [Due(trigger, tenant.slug, tenant.is_active, tenant.bounds)], tx.time())
 
     def _restarted(self, tx: Tx, trigger: Trigger) -> Trigger:
         if trigger.trigger_type != "schedule":
@@ -327,9 +332,9 @@ class Triggers:
             context = making.event_context(trigger, self.tenant, trigger.id, trigger.event_name or "", event, now)
         given = {**require_object("payload_template", render(trigger.payload_template, context)), **params}
         merged = making.checked(definition, given)
-        job = making.new_job(
-            trigger, definition, merged, making.Origin(Source.MANUAL, f"trigger:{trigger.id}", created_by=created_by)
-        )
+        bounds.admit(self.ground, tx, self.tenant_id)
+        origin = making.Origin(Source.MANUAL, f"trigger:{trigger.id}", created_by=created_by)
+        job = making.new_job(trigger, definition, merged, origin, self.ground.bounds(self.tenant_id, tx))
         if job.id not in jobs.insert(tx, [job]):
             raise Conflict(f"The definition {definition.key!r} changed while the job was being written. Try again.")
         made = jobs.get(tx, self.tenant_id, job.id)

@@ -12,11 +12,12 @@ from datetime import datetime
 from uuid import UUID
 
 from penstock.core.cron import Cron
-from penstock.core.errors import Conflict, IllegalTransition, InvalidInput
+from penstock.core.errors import Conflict, IllegalTransition, InvalidInput, QuotaExceeded
 from penstock.core.nouns import Definition
 from penstock.core.reach import Trigger
 from penstock.core.schedule import Decision, Facts, Plan, Tick, decide
 from penstock.core.status import Source
+from penstock.queue.bounds import require_room
 from penstock.queue.cancel import cancel_in
 from penstock.queue.ground import Ground
 from penstock.store import definitions, events, jobs, ticks, triggers
@@ -66,7 +67,7 @@ def settle(ground: Ground, tx: Tx, found: Sequence[Due], now: datetime) -> int:
     for due in found:
         definition = known[due.trigger.definition_id]
         decision = decide(plan_of(due.trigger), _facts(due, definition, facts), _pending(due.trigger), now)
-        _gather(tx, harvest, due, definition, decision)
+        _gather(ground, tx, harvest, due, definition, decision)
     return _write(ground, tx, harvest)
 
 
@@ -99,13 +100,13 @@ def _facts(due: Due, definition: Definition, known: Mapping[UUID, Facts]) -> Fac
     return facts
 
 
-def _gather(tx: Tx, harvest: Harvest, due: Due, definition: Definition, decision: Decision) -> None:
+def _gather(ground: Ground, tx: Tx, harvest: Harvest, due: Due, definition: Definition, decision: Decision) -> None:
     trigger = due.trigger
     fired_at: datetime | None = None
     for tick in decision.ticks:
         job_id: UUID | None = None
         if tick.outcome == "fired":
-            tick, job = _make(tx, due, definition, tick)
+            tick, job = _make(ground, tx, due, definition, tick)
             if job is not None:
                 harvest.jobs[trigger.id, tick.moment] = job
                 job_id, fired_at = job.id, tick.moment
@@ -119,15 +120,19 @@ def _gather(tx: Tx, harvest: Harvest, due: Due, definition: Definition, decision
         harvest.to_cancel.append(trigger)
 
 
-def _make(tx: Tx, due: Due, definition: Definition, tick: Tick) -> tuple[Tick, NewJob | None]:
+def _make(ground: Ground, tx: Tx, due: Due, definition: Definition, tick: Tick) -> tuple[Tick, NewJob | None]:
     """The job of a moment that fires; or why it does not after all."""
     trigger = due.trigger
     try:
         params = making.rendered(trigger, definition, making.schedule_context(trigger, due.tenant_slug, tick.moment))
     except InvalidInput as error:
         return Tick(tick.moment, "error", str(error)), None
+    try:
+        require_room(ground, tx, trigger.tenant_id, 1)
+    except QuotaExceeded as error:
+        return Tick(tick.moment, "skipped", str(error)), None
     origin = Origin(Source.SCHEDULE, str(trigger.id), tick.moment, tick.run_at)
-    job = making.new_job(trigger, definition, params, origin)
+    job = making.new_job(trigger, definition, params, origin, due.bounds)
     if trigger.dedupe_window_seconds:
         window = trigger.dedupe_window_seconds
         earlier = events.claim_fire(tx, trigger.id, making.fingerprint(params), job.id, window)

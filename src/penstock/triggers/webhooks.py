@@ -20,6 +20,7 @@ from penstock.core.payload import plain
 from penstock.core.reach import Delivery, Webhook
 from penstock.core.status import RetryMode, Source
 from penstock.core.webhook import DELIVERY_KEY, Attempt, Egress, Endpoint, new_secret
+from penstock.queue import bounds
 from penstock.queue.ground import Ended, Ground
 from penstock.store import groups, jobs, webhooks
 from penstock.store.database import Tx
@@ -73,6 +74,7 @@ class Webhooks:
         }
 
         def work(tx: Tx) -> Webhook:
+            bounds.require(self.ground, tx, self.tenant_id, "webhooks", webhooks.count)
             if webhooks.count(tx, self.tenant_id) >= MAX_WEBHOOKS:
                 raise Conflict(f"This tenant has {MAX_WEBHOOKS} webhooks, the most it may have. Delete some first.")
             return webhooks.add(tx, self.tenant_id, values)

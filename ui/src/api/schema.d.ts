@@ -1856,10 +1856,18 @@ export interface components {
         ChangeTenant: {
             /** Is Active */
             is_active?: boolean | null;
+            /** Max Priority */
+            max_priority?: number | null;
             /** Max Running */
             max_running?: number | null;
+            /** Min Priority */
+            min_priority?: number | null;
             /** Name */
             name?: string | null;
+            /** Quotas */
+            quotas?: {
+                [key: string]: number | ("unlimited" | "default");
+            } | null;
             /** Timezone */
             timezone?: string | null;
             /** Weight */
@@ -2927,10 +2935,18 @@ export interface components {
          *     }
          */
         NewTenant: {
+            /** Max Priority */
+            max_priority?: number | null;
             /** Max Running */
             max_running?: number | null;
+            /** Min Priority */
+            min_priority?: number | null;
             /** Name */
             name?: string | null;
+            /** Quotas */
+            quotas?: {
+                [key: string]: number | ("unlimited" | "default");
+            } | null;
             /** Slug */
             slug: string;
             /**
@@ -3176,6 +3192,11 @@ export interface components {
             detail: string;
             /** Faults */
             faults: components["schemas"]["Fault"][];
+            /**
+             * @description With `quota_exceeded`: which quota, how large, and how much is in use
+             * @default null
+             */
+            quota: components["schemas"]["QuotaModel"] | null;
             /** Status */
             status: number;
             /** Title */
@@ -3209,6 +3230,15 @@ export interface components {
         QueueList: {
             /** Items */
             items: components["schemas"]["Queue"][];
+        };
+        /** QuotaModel */
+        QuotaModel: {
+            /** Limit */
+            limit: number;
+            /** Name */
+            name: string;
+            /** Used */
+            used: number;
         };
         /**
          * Recorded
@@ -3444,10 +3474,21 @@ export interface components {
             id: string;
             /** Is Active */
             is_active: boolean;
+            /** Max Priority */
+            max_priority: number | null;
             /** Max Running */
             max_running: number | null;
+            /** Min Priority */
+            min_priority: number | null;
             /** Name */
             name: string;
+            /**
+             * Quotas
+             * @description What the operator has set; null for no limit. The others have their defaults
+             */
+            quotas: {
+                [key: string]: number | null;
+            };
             /** Slug */
             slug: string;
             /** Timezone */

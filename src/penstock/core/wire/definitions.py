@@ -136,6 +136,17 @@ class Applied(Answer):
     items: list[DefinitionDiff]
 
 
+QuotaName = Literal[
+    "tokens", "triggers", "webhooks", "queued_jobs", "jobs_per_event", "jobs_per_request", "streams", "workers",
+    "requests_per_second",
+]  # fmt: skip
+Quota = Count | Literal["unlimited", "default"]
+Quotas = Annotated[
+    dict[QuotaName, Quota],
+    Field(description="Numbers by name; `unlimited` for no limit, `default` to forget what was set", max_length=50),
+]
+
+
 class NewTenant(Request):
     model_config = ConfigDict(json_schema_extra={"examples": [{"slug": "acme", "name": "Acme"}]})
 
@@ -144,6 +155,9 @@ class NewTenant(Request):
     timezone: Name = "UTC"
     weight: Annotated[int, Field(strict=True, ge=1, le=100)] = 1
     max_running: Count | None = None
+    quotas: Quotas | None = None
+    min_priority: Int32 | None = None
+    max_priority: Int32 | None = None
 
 
 class ChangeTenant(Request):
@@ -152,6 +166,9 @@ class ChangeTenant(Request):
     weight: Annotated[int, Field(strict=True, ge=1, le=100)] | None = None
     max_running: Count | None = None
     is_active: Flag | None = None
+    quotas: Quotas | None = None
+    min_priority: Int32 | None = None
+    max_priority: Int32 | None = None
 
 
 class Tenant(Answer):
@@ -163,6 +180,12 @@ class Tenant(Answer):
     max_running: int | None
     is_active: bool
     created_at: Instant
+    quotas: Annotated[
+        dict[QuotaName, int | None],
+        Field(description="What the operator has set; null for no limit. The others have their defaults"),
+    ]
+    min_priority: int | None
+    max_priority: int | None
 
     @classmethod
     def of(cls, tenant: TenantNoun) -> Tenant:

@@ -10,13 +10,14 @@ from fastapi import Query, Request, Response
 from penstock.core.access import Need, Principal, Role, digest, new_token
 from penstock.core.errors import InvalidInput, NotFound
 from penstock.core.wire import access as wire
+from penstock.queue import bounds
 from penstock.queue import sign_in as access
 from penstock.server.auth import SECURE_COOKIE, Gate, cookie_name, csrf_of, same_origin
 from penstock.server.calls import Call, Unit
 from penstock.server.problems import Problem
 from penstock.server.queries import Paged
 from penstock.server.routing import Caller, Routes
-from penstock.store import principals, sessions, tenants, token_tree
+from penstock.store import principals, quotas, sessions, tenants, token_tree
 from penstock.store.database import Tx
 from penstock.store.principals import NewPrincipal
 
@@ -83,6 +84,8 @@ def _create(call: Call, body: wire.NewToken, tenant_id: UUID | None) -> wire.Cre
             role, body.label, prefix, digest(token), tenant_id=tenant_id, queues=body.queues,
             created_by=call.principal.actor, expires_at=body.expires_at,
         )  # fmt: skip
+        if tenant_id is not None:
+            bounds.require(unit.ground, unit.tx, tenant_id, "tokens", quotas.tokens)
         made = principals.add(unit.tx, new)
         unit.audit("token.create", "token", made.id, after=wire.Token.of(made), tenant_id=tenant_id)
         return wire.CreatedToken(**wire.told(made), token=token)

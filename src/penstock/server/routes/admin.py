@@ -130,7 +130,8 @@ def change_tenant(
         if before is None:
             raise NotFound("tenant", slug)
         given = body.model_dump(exclude_unset=True)
-        values = {name: value for name, value in given.items() if value is not None or name == "max_running"}
+        cleared = {"max_running", "min_priority", "max_priority"}
+        values = {name: value for name, value in given.items() if value is not None or name in cleared}
         if values.get("is_active") is False and slug == "default":
             raise InvalidInput("The tenant default cannot be shut out: embedded programs use it.")
         after = wire.Tenant.of(define.update_tenant(unit.ground, slug, **values))

@@ -13,8 +13,8 @@ from penstock.core.nouns import Claim
 from penstock.core.outcomes import Canceled, Evidence, Failed, Outcome, Skipped, Snoozed, Succeeded, TimedOut
 from penstock.core.payload import plain, storable
 from penstock.core.wire import worker as wire
+from penstock.queue import bounds, record
 from penstock.queue import claim as claiming
-from penstock.queue import record
 from penstock.server.calls import Call
 from penstock.server.routing import Caller, Routes
 from penstock.store import claims, remote
@@ -29,7 +29,7 @@ POLL = 0.25
 def claim_jobs(call: Caller, body: wire.ClaimRequest) -> wire.Claims:
     """Take up to `limit` jobs, in order. A worker's token claims for its own tenant and queues alone."""
     queues = _queues(call, body.queues)
-    call.ground.db.transact(lambda tx: remote.present(tx, body.worker_id, _row(call, body, queues)))
+    _appear(call, body, queues)
     run_ids = None if body.claim_id is None else run_ids_of(call.principal.id, body.claim_id, body.limit)
     deadline = time.monotonic() + body.wait_seconds
     taken = _taken_before(call, run_ids, body.lease_seconds) if run_ids and body.again else []
@@ -43,6 +43,18 @@ def claim_jobs(call: Caller, body: wire.ClaimRequest) -> wire.Claims:
         time.sleep(min(POLL, max(0.0, deadline - time.monotonic())))
     default = call.ground.config.default_timeout_seconds
     return wire.Claims(items=[wire.Claim.of(each, default) for each in taken])
+
+
+def _appear(call: Call, body: wire.ClaimRequest, queues: list[str] | None) -> None:
+    """Note that the worker is there."""
+    tenant_id, ground = call.principal.tenant_id, call.bound_ground
+
+    def make_room(tx: Tx) -> None:
+        if tenant_id is not None:
+            bounds.require_worker_row(ground, tx, tenant_id)
+
+    row = _row(call, body, queues)
+    call.ground.db.transact(lambda tx: remote.present(tx, tenant_id, body.worker_id, row, make_room))
 
 
 def run_ids_of(principal: UUID, claim_id: UUID, limit: int) -> list[UUID]:
@@ -116,7 +128,7 @@ def heartbeat_jobs(call: Caller, body: wire.BeatMany) -> wire.BeatenMany:
             if run.run_id in beats.kept:
                 _note(tx, run.job_id, run.run_id, run)
         workers = {held.claimed_by for run in ours.values() if (held := found[run.job_id]).claimed_by is not None}
-        remote.seen(tx, workers)
+        remote.seen(tx, call.principal.tenant_id, workers)
         return beats
 
     beats = call.ground.db.transact(work, retry_disconnects=True)
@@ -169,7 +181,7 @@ def heartbeat_job(call: Caller, job_id: UUID, body: wire.Beat) -> wire.Beaten:
             raise LeaseLost([body.run_id])
         _note(tx, job_id, body.run_id, body)
         if worker is not None:
-            remote.seen(tx, [worker])
+            remote.seen(tx, call.principal.tenant_id, [worker])
         return body.run_id in beats.asked_to_stop
 
     asked = call.ground.db.transact(work)

@@ -32,6 +32,9 @@ tenants = Table(
     Column("max_running", Integer),
     Column("is_active", Boolean, nullable=False, server_default=text("true")),
     Column("created_at", UtcTime, nullable=False),
+    Column("quotas", JsonDoc),  # what the operator has set, by name; NULL: nothing
+    Column("min_priority", Integer),
+    Column("max_priority", Integer),
     check_filled("slug"),
     check_filled("name"),
     CheckConstraint("weight BETWEEN 1 AND 100", name="weight_bounded"),
@@ -125,7 +128,7 @@ reservations = Table(
 workers = Table(
     "penstock_workers",
     metadata,
-    Column("id", Text, primary_key=True),  # host:pid:boot-uuid
+    Column("id", Text, primary_key=True),  # host:pid:boot-uuid; of a tenant's own worker: tenant-id/ and its name
     Column("hostname", Text, nullable=False),
     Column("pid", Integer, nullable=False),
     Column("version", Text, nullable=False, server_default=text("''")),
@@ -137,7 +140,9 @@ workers = Table(
     Column("last_seen_at", UtcTime, nullable=False),
     Column("stopped_at", UtcTime),
     Column("metadata", JsonDoc, nullable=False),
+    Column("tenant_id", Id),  # of a worker that a tenant runs, over HTTP; NULL: the operator's
     check_filled("id"),
+    Index("ix_penstock_workers_tenant", "tenant_id", "last_seen_at", **where("tenant_id IS NOT NULL")),
 )
 
 clock = Table(
