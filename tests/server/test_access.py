@@ -246,7 +246,7 @@ def test_a_jwt_of_the_right_issuer_is_a_principal(url: str, loop: Loop, tmp_path
         world = World(penstock, create_app(penstock, settings), loop)
         good = {
             "iss": "https://id.test", "aud": "penstock", "sub": "ann", "role": "operator", "tenant": "acme",
-            "exp": datetime.now(UTC) + timedelta(minutes=5),
+            "iat": datetime.now(UTC), "exp": datetime.now(UTC) + timedelta(minutes=5),
         }  # fmt: skip
 
         def status(claims: dict[str, Any], key: Any = private, algorithm: str = "ES256") -> int:
@@ -264,5 +264,5 @@ def test_a_jwt_of_the_right_issuer_is_a_principal(url: str, loop: Loop, tmp_path
             {"tenant": "nobody"}, {"tenant": None}, {"role": "king"}, {"role": ["operator"]}, {"exp": 10**30},
         ):  # fmt: skip
             assert status({**good, **wrong}) == 401, wrong
-        for missing in ("exp", "sub", "role", "tenant"):
+        for missing in ("exp", "iat", "sub", "role", "tenant"):
             assert status({name: value for name, value in good.items() if name != missing}) == 401, missing

@@ -156,14 +156,15 @@ def test_anothers_id_and_an_unknown_id_answer_the_same_bytes(
     assert dump(realm) == before
 
 
+LAST_USED = ("last_used_at", "last_used_address", "last_seen_at")
+
+
 def dump(realm: World) -> dict[str, list[Any]]:
     """Every row there is, but for when tokens were last used."""
     with realm.penstock.db.read() as tx:
         return {
             table.name: sorted(
-                repr(
-                    [row[i] for i, column in enumerate(table.c) if column.name not in ("last_used_at", "last_seen_at")]
-                )
+                repr([row[i] for i, column in enumerate(table.c) if column.name not in LAST_USED])
                 for row in tx.rows(table.select())
             )
             for table in metadata.sorted_tables

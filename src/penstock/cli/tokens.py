@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 from uuid import UUID
@@ -12,8 +14,10 @@ from penstock.cli._common import AsJson, DatabaseUrl, open_app, out
 from penstock.cli._show import print_json, print_table
 from penstock.core import check
 from penstock.core.access import Principal
+from penstock.core.errors import InvalidInput
 from penstock.core.wire.access import told
 from penstock.queue import access
+from penstock.queue import revoke as revocation
 
 app = typer.Typer(help="Who may use the API.", no_args_is_help=True)
 
@@ -74,3 +78,34 @@ def revoke(id: Annotated[str, typer.Argument(help="The token's id.")], database_
         gone = access.revoke_token(made.ground, principal_id)
     who = gone.principal
     out().print(f"{who.label} ({who.id}) is revoked. Tokens: {gone.tokens}, sessions: {gone.sessions}.", markup=False)
+
+
+@app.command("revoke-jwt")
+def revoke_jwt(
+    jti: Annotated[str | None, typer.Option(help="The jti of one JWT.")] = None,
+    subject: Annotated[str | None, typer.Option(help="The sub whose JWTs are to end, all that exist now.")] = None,
+    issuer: Annotated[str | None, typer.Option(help="Who issued them; else PENSTOCK_JWT_ISSUER.")] = None,
+    as_json: AsJson = False,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """End a JWT of the identity provider before it expires, or all that somebody has, with the sessions they opened."""
+    found = issuer or os.environ.get("PENSTOCK_JWT_ISSUER") or os.environ.get("PENSTOCK_OIDC_ISSUER")
+    if not found:
+        raise InvalidInput("Name the issuer with --issuer, or set PENSTOCK_JWT_ISSUER.")
+    with open_app(database_url) as made:
+        revoked = revocation.revoke_jwt(
+            made.ground, found, jti=jti, subject=subject, seconds=_longest_jwt(), created_by="command line"
+        )
+    if as_json:
+        print_json(asdict(revoked))
+    else:
+        out().print(f"The {revoked.kind} {revoked.value} of {revoked.issuer} is revoked.", markup=False)
+
+
+def _longest_jwt() -> float:
+    """How long a JWT may live, as the service is told; a longer time than the service's does no harm."""
+    given = os.environ.get("PENSTOCK_JWT_MAX_SECONDS")
+    try:
+        return max(revocation.DEFAULT_SECONDS, float(given)) if given else revocation.DEFAULT_SECONDS
+    except ValueError as error:
+        raise InvalidInput(f"PENSTOCK_JWT_MAX_SECONDS is {given!r}; expected a number.") from error

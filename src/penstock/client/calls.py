@@ -11,7 +11,7 @@ from uuid import UUID
 from pydantic import BaseModel
 
 from penstock.core.errors import Fault, PenstockError
-from penstock.core.wire import access, groups, reach, stats, worker
+from penstock.core.wire import access, groups, reach, sign_in, stats, worker
 from penstock.core.wire import audit as audited
 from penstock.core.wire import definitions as defined
 from penstock.core.wire import jobs as work
@@ -199,6 +199,18 @@ class Calls:
     def create_token(role: str, label: str, tenant: str | None = None, **options: Any) -> Ask[access.CreatedToken]:
         given = _given(role=role, label=label, tenant=tenant, **options)
         return _post("/admin/tokens", _model(access.CreatedToken), access.NewToken.model_validate(given))
+
+    @staticmethod
+    def revoke_jwt(
+        jti: str | None = None, subject: str | None = None, issuer: str | None = None
+    ) -> Ask[sign_in.RevokedJwt]:
+        """Revoke a JWT by its `jti`, or all that a `subject` was issued until now."""
+        body = sign_in.RevokeJwt.model_validate(_given(jti=jti, subject=subject, issuer=issuer))
+        return _post("/admin/revoked-jwts", _model(sign_in.RevokedJwt), body)
+
+    @staticmethod
+    def revoked_jwts() -> Ask[sign_in.RevokedJwtList]:
+        return _get("/admin/revoked-jwts", _model(sign_in.RevokedJwtList))
 
     @staticmethod
     def session() -> Ask[access.Session]:

@@ -114,6 +114,22 @@ _ALL = (
     # the service
     ("unauthenticated", "No token or session came with the request, or one that is unknown, revoked or expired.",
      "Send `Authorization: Bearer pst_…`; `penstock tokens create` makes one. In the browser, sign in again.", "service/index.md"),
+    ("sign_in_not_configured", "Somebody tried to sign in with OpenID Connect, which is not set up here.",
+     "Sign in with a token or a sign-in link, or set `oidc_issuer`, `oidc_client_id` and `public_url`.", "howto/sign-in-with-openid-connect.md"),
+    ("sign_in_expired", "The identity provider's reply does not belong to a sign-in that this browser began within the last ten minutes, or it "
+     "was used before.", "Begin again from the sign-in page, in one tab. If it happens always, `public_url` is not the address that people use.",
+     "howto/sign-in-with-openid-connect.md"),
+    ("sign_in_refused", "The identity provider did not sign the person in. The message has its own word for why.",
+     "`access_denied` is the person's or the provider's decision. `invalid_client` and `invalid_grant` point to `oidc_client_id`, "
+     "`oidc_client_secret` and the redirect URI that is registered at the provider.", "howto/sign-in-with-openid-connect.md"),
+    ("sign_in_untrusted", "What the identity provider sent is no proof of who somebody is: a signature, an issuer, an audience, a nonce or a time "
+     "is not right.", "The log line `sign_in_untrusted` says which. Check `oidc_issuer`, `oidc_client_id` and the clocks of both machines.",
+     "howto/sign-in-with-openid-connect.md"),
+    ("sign_in_no_role", "The identity provider knows the person, but nothing that it says of them gives a role in a tenant that exists here.",
+     "Put the person into a group that `oidc_role_map` names, and create the tenant if it is missing.", "howto/sign-in-with-openid-connect.md"),
+    ("provider_unavailable", "The identity provider, or the address of the keys that sign JWTs, gave no usable reply in time.",
+     "Try again soon; tokens and sign-in links work meanwhile. The log line `provider_unavailable` says what went wrong.",
+     "howto/sign-in-with-openid-connect.md"),
     ("csrf", "A request of the page came without the page's own mark.", "Reload the page. Programs use a token, not the cookie.",
      "explanation/security.md"),
     ("invalid_json", "The body is not JSON.", "Send one JSON value in UTF-8.", "reference/http.md"),

@@ -61,13 +61,13 @@ def sign_in_person(
     *,
     until: datetime | None = None,
     sid: str | None = None,
-    also: Collection[UUID | None] = (),
+    also: Collection[UUID | None] | None = (),
 ) -> Opened:
     """Open a session for a person, on the word of an identity provider and without a token.
 
     `until` ends the session earlier, `sid` is the provider's own session, by which `sign_out_person` finds it. `also`
-    names the other tenants that the provider says the person belongs to. What the person had elsewhere ends here: the
-    sessions, and the tokens that they created. So do the tokens that somebody of their present role could not create.
+    names the other tenants that the provider says the person belongs to; None where it says nothing of them. What the
+    person had elsewhere ends here: the sessions, and the tokens that they created. So do the tokens that somebody of their present role could not create.
     """
 
     def work(tx: Tx) -> Opened:
@@ -79,7 +79,7 @@ def sign_in_person(
             )
         token_tree.revoke_children(tx, principal.id, person.role)
         for other in principals.of_subject(tx, person.issuer, person.subject):
-            if other.id != principal.id and other.tenant_id not in also:
+            if also is not None and other.id != principal.id and other.tenant_id not in also:
                 token_tree.revoke_children(tx, other.id)
                 sessions.close_of(tx, [other.id])
         return _open(tx, principal, visit, until, person.issuer, sid)

@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from penstock.app import Penstock
+from penstock.core.errors import InvalidInput
 from penstock.core.version import VERSION
 from penstock.queue.access import ensure_bootstrap
 from penstock.server import page, problems
@@ -63,6 +64,7 @@ def create_app(penstock: Penstock, settings: Settings | None = None) -> FastAPI:
     app.state.penstock = penstock
     app.state.settings = chosen
     app.state.gate = Gate(penstock, chosen)
+    app.state.sign_ins = _sign_ins(penstock, chosen)
     app.state.hub = Hub(penstock.ground, chosen.stream_interval, chosen.stream_limit)
     app.state.metrics = Metrics(penstock.ground, chosen.metrics_tenants, chosen.metrics_series)
     app.state.readiness = Readiness(penstock.db)
@@ -79,6 +81,20 @@ def create_app(penstock: Penstock, settings: Settings | None = None) -> FastAPI:
         app.add_middleware(Traced)
     app.add_middleware(Edge, settings=chosen)
     return app
+
+
+def _sign_ins(penstock: Penstock, settings: Settings) -> Any:
+    """What signs people in with OpenID Connect, where that is set up; Authlib is loaded only then."""
+    if settings.oidc_issuer is None:
+        return None
+    try:
+        from penstock.server.oidc import Provider
+        from penstock.server.signing_in import SignIns
+    except ModuleNotFoundError as error:
+        raise InvalidInput(
+            f"Sign-in with OpenID Connect needs {error.name}, which is not installed: pip install 'penstock[server,oidc]'"
+        ) from error
+    return SignIns(Provider(settings), settings, penstock.ground)
 
 
 def _document(app: FastAPI) -> dict[str, Any]:

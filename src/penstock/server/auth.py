@@ -23,7 +23,7 @@ from penstock.core.forwarded import counted_as
 from penstock.core.ids import DEFAULT_TENANT_ID
 from penstock.queue.sign_in import Opened, Visit
 from penstock.server.calls import Call
-from penstock.server.jwts import Tokens
+from penstock.server.jwts import Jwt, Tokens
 from penstock.server.limits import Buckets, TenantRate
 from penstock.server.problems import Problem
 from penstock.server.settings import Settings
@@ -78,10 +78,11 @@ class Gate:
         for listener in self.listeners:
             listener(told)
 
-    def visit(self, request: Request) -> Visit:
-        """How the one who signs in comes to us, for the list of their sessions."""
+    def visit(self, request: Request, longest: float | None = None) -> Visit:
+        """How the one who signs in comes to us, for the list of their sessions. `longest` bounds the session further."""
+        seconds = self.settings.session_seconds
         return Visit(
-            self.settings.session_seconds, address_of(request), request.headers.get("user-agent"),
+            seconds if longest is None else min(seconds, longest), address_of(request), request.headers.get("user-agent"),
             request.cookies.get(cookie_name(request)),
         )  # fmt: skip
 
@@ -162,6 +163,8 @@ class Gate:
                 known = None
             else:
                 known = await run_in_threadpool(self._look_up, kind, secret, address_of(request))
+            if known is None and kind == "token":
+                known = await self._by_jwt(secret)
             if known is None:
                 self._welcome.pop(name, None)
                 raise self.refuse(request, f"{kind}.refused")
@@ -186,10 +189,15 @@ class Gate:
         if by_token is not None and hmac.compare_digest(by_token[1], hashed):
             self._touch(by_token[0], address)
             return Known(by_token[0], until)
-        if self._jwts is not None and secret.count(".") == 2:
-            named = self._jwts.principal(secret)
-            return None if named is None else Known(named, until)
         return None
+
+    async def _by_jwt(self, secret: str) -> Known | None:
+        jwt = await self.jwt(secret)
+        return None if jwt is None else Known(jwt.principal, self.clock() + REMEMBER_SECONDS)
+
+    async def jwt(self, secret: str) -> Jwt | None:
+        """Read a JWT; None when it is none, or none that may be trusted."""
+        return None if self._jwts is None or secret.count(".") != 2 else await self._jwts.read(secret)
 
     def _touch(self, principal: Principal, address: str) -> None:
         """Note when and from where a token is used, to the minute."""
@@ -226,9 +234,9 @@ class Gate:
         if self._refused.empty(_counted_as(request)):
             raise _guessing(10)
 
-    def refuse(self, request: Request, kind: str) -> Problem:
+    def refuse(self, request: Request, kind: str, detail: str = "") -> Problem:
         """What somebody gets who came with a secret that is not valid: `token.refused` or `session.refused`."""
-        self.outcome(kind, request)
+        self.outcome(kind, request, detail=detail)
         wait = self._refused.take(_counted_as(request))
         if wait:
             return _guessing(wait)

@@ -28,6 +28,7 @@ class Guarded(APIRoute):
         need = (self.openapi_extra or {}).get("x-need")
         takes_body = self.body_field is not None
         known = query_names(self)
+        open_query = (self.openapi_extra or {}).get("x-open-query", False)
 
         async def guarded(request: Request) -> Response:
             request = StrictRequest(request.scope, request.receive)
@@ -35,7 +36,8 @@ class Guarded(APIRoute):
                 request.state.call = await request.app.state.gate.admit(request, Need(need))
             if takes_body and await request.body() and not _is_json(request):
                 raise Problem(415, "unsupported_media_type", "Send the body as Content-Type: application/json.")
-            _check_query(request, known)
+            if not open_query:
+                _check_query(request, known)
             return await handle(request)
 
         return guarded
@@ -99,6 +101,8 @@ class Routes:
         extra: dict[str, Any] = (
             {} if need is None else {"x-need": need.value, "security": [{"token": []}, {"session": []}]}
         )
+        if options.pop("open_query", False):  # what others add to the address is passed over, not refused
+            extra["x-open-query"] = True
         responses = {**documented(*sorted(statuses)), **options.pop("responses", {})}
 
         def register(handler: F) -> F:

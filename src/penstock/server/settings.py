@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import UUID
 
 from penstock.core import quota
@@ -15,6 +16,8 @@ from penstock.core.errors import InvalidInput
 from penstock.core.forwarded import Proxies
 from penstock.core.ids import DEFAULT_TENANT_ID
 from penstock.core.quota import FREE, SERVICE_PRIORITIES, Bounds
+from penstock.core.sign_in import parse_role_map
+from penstock.core.urls import is_safe_url
 
 PREFIX = "PENSTOCK_"
 MIN_BOOTSTRAP = 20
@@ -77,6 +80,31 @@ class Settings:
     jwt_tenant_claim: str = "tenant"
     jwt_role_claim: str = "role"
     jwt_algorithms: tuple[str, ...] = ("RS256", "ES256", "EdDSA")
+    jwt_max_seconds: float = 24 * 3600.0
+    """The longest lifetime, from `iat` to `exp`, of a JWT that is accepted."""
+    jwt_sessions: str = "on"
+    """`on` lets a JWT open a session of the page, which ends with the JWT at the latest; `off` keeps JWTs to the API."""
+    public_url: str | None = None
+    """The address at which people reach the page, such as https://jobs.example.com. Sign-in with OpenID Connect needs it."""
+    oidc_issuer: str | None = None
+    """The identity provider that people sign in with: its issuer, exactly as its discovery document gives it."""
+    oidc_client_id: str | None = None
+    oidc_client_secret: str | None = field(default=None, repr=False)
+    """The client's secret; leave it out for a public client."""
+    oidc_name: str = ""
+    """What the page calls the provider: "Sign in with …". Without it, the host of the issuer."""
+    oidc_scopes: tuple[str, ...] = ("openid", "profile", "email")
+    oidc_role_claim: str = "groups"
+    """The claim that gives a person's roles: its name, or a path such as `realm_access.roles`."""
+    oidc_role_map: str = ""
+    """What the values of the role claim mean: `name=role` or `name=role@tenant` with commas between them, or a JSON object.
+    Without it, the values are the names of roles."""
+    oidc_tenant_claim: str | None = None
+    """The claim with the slugs of a person's tenants. Without it, roles that name no tenant are for the tenant `default`."""
+    oidc_userinfo: str = "off"
+    """`on` asks the provider's userinfo endpoint for claims that its ID token lacks."""
+    oidc_session_seconds: float = 8 * 3600.0
+    """The longest that somebody stays signed in before the provider is asked again who they are and what they may do."""
     pipelines: tuple[str, ...] = ()
     """Modules whose pipeline tables the page shows."""
 
@@ -114,6 +142,8 @@ class Settings:
             "session_idle_seconds",
             "stream_interval",
             "threads",
+            "jwt_max_seconds",
+            "oidc_session_seconds",
         ):
             if getattr(self, name) <= 0:
                 raise InvalidInput(f"{name} is {getattr(self, name)!r}; it must be more than 0.")
@@ -125,6 +155,30 @@ class Settings:
             raise InvalidInput(
                 f"jwt_algorithms is {', '.join(self.jwt_algorithms)}; only signatures by key pairs are taken."
             )
+
+        for name in ("jwt_sessions", "oidc_userinfo"):
+            if getattr(self, name) not in ("on", "off"):
+                raise InvalidInput(f"{name} is {getattr(self, name)!r}; expected on or off.")
+        self._check_sign_in()
+
+    def _check_sign_in(self) -> None:
+        if self.public_url is not None and not _is_address(self.public_url):
+            raise InvalidInput(
+                f"public_url is {self.public_url!r}; expected https://, a host and nothing after its path (http:// only for "
+                "this machine itself)."
+            )
+        if self.oidc_issuer is None:
+            return
+        if not _is_address(self.oidc_issuer):
+            raise InvalidInput(
+                f"oidc_issuer is {self.oidc_issuer!r}; expected an https:// address (http:// only for this machine itself), "
+                "because whoever can read or change what the issuer says can sign in as anybody."
+            )
+        if not (self.oidc_client_id and self.public_url):
+            raise InvalidInput("oidc_issuer needs oidc_client_id and public_url, too.")
+        if "openid" not in self.oidc_scopes:
+            raise InvalidInput(f"oidc_scopes is {' '.join(self.oidc_scopes)!r}; it must have openid.")
+        parse_role_map(self.oidc_role_map)
 
     def default_quotas(self) -> Mapping[str, int | None]:
         """The quotas of a tenant for which nothing is set."""
@@ -157,6 +211,10 @@ def _service_bounds(settings: Settings) -> Bounds:
 
 def _kept(given: Mapping[str, int | str]) -> dict[str, int | str]:
     return {name: value for name, value in given.items() if value != quota.DEFAULT}
+
+
+def _is_address(url: str) -> bool:
+    return is_safe_url(url) and not urlsplit(url).query
 
 
 def _parsed(name: str, kind: str, text: str) -> Any:

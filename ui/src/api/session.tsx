@@ -28,7 +28,12 @@ export async function signIn(token: string): Promise<Session> {
 export function useSignOut() {
   const queries = useQueryClient();
   return async () => {
+    const elsewhere = queries.getQueryData<Session | null>(SESSION)?.sign_out_url;
     await apiFor(null).DELETE("/api/v1/session");
+    if (elsewhere) {
+      location.assign(elsewhere);
+      return;
+    }
     queries.setQueryData(SESSION, null);
     queries.removeQueries({ predicate: (query) => query.queryKey[0] !== SESSION[0] });
   };

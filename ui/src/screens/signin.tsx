@@ -1,7 +1,8 @@
-import { useQueryClient } from "@tanstack/react-query";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { type FormEvent, useEffect, useRef, useState } from "react";
 import { useNavigate } from "react-router";
 
+import { apiFor, taken } from "../api/client";
 import { SESSION, signIn } from "../api/session";
 import { Button } from "../ui/button";
 import { TextField } from "../ui/form";
@@ -15,6 +16,18 @@ function secretFromAddress(): string | null {
   const found = new URLSearchParams(hash).get("token") ?? (location.pathname === "/sign-in" ? hash : "");
   if (hash !== "") history.replaceState(null, "", location.pathname + location.search);
   return found === "" ? null : found;
+}
+
+/** The identity provider to sign in with, where the operator has set one up. */
+function OpenId({ next }: { next: string | null }) {
+  const { data } = useQuery({ queryKey: ["sign-in"], queryFn: () => taken(apiFor(null).GET("/api/v1/sign-in")), retry: false });
+  if (!data?.openid) return null;
+  const { name, url } = data.openid;
+  return (
+    <a className={css.provider} href={`${url}?return_to=${encodeURIComponent(next ?? "/")}`}>
+      Sign in with {name}
+    </a>
+  );
 }
 
 export function SignIn({ next }: { next: string | null }) {
@@ -61,6 +74,7 @@ export function SignIn({ next }: { next: string | null }) {
             <p className="quiet">Jobs in your own database</p>
           </div>
         </div>
+        <OpenId next={next} />
         <form className={css.form} onSubmit={submit}>
           <TextField
             label="API token"

@@ -79,7 +79,7 @@ def told(principal: Principal) -> dict[str, Any]:
 
 
 class SignIn(Request):
-    """A token, or the one-time code of a sign-in link."""
+    """A token, the one-time code of a sign-in link, or a JWT."""
 
     token: Annotated[str, Field(min_length=1, max_length=4096)]
 
@@ -95,3 +95,5 @@ class Session(Answer):
     timezone: str | None
     may: list[Literal["view", "operate", "manage", "admin", "work"]]
     csrf_token: str | None
+    sign_out_url: str | None = None
+    """Where the browser goes after signing out, to be signed out at the identity provider, too."""

@@ -10,6 +10,8 @@ from penstock.server.routes import (
     overview,
     pipelines,
     reach,
+    revoked,
+    sign_in,
     stream,
     triggers,
     worker,
@@ -27,6 +29,8 @@ RESOURCES: tuple[Routes, ...] = (
     reach.routes,
     access.routes,
     audit.routes,
+    revoked.routes,
+    sign_in.routes,
     admin.routes,
     pipelines.routes,
 )

@@ -6,6 +6,7 @@ from typing import Annotated
 from uuid import UUID
 
 from fastapi import Query, Request, Response
+from starlette.concurrency import run_in_threadpool
 
 from penstock.core.access import Need, Principal, Role, digest, new_token
 from penstock.core.errors import InvalidInput, NotFound
@@ -17,6 +18,7 @@ from penstock.server.calls import Call, Unit
 from penstock.server.problems import Problem
 from penstock.server.queries import Paged
 from penstock.server.routing import Caller, Routes
+from penstock.server.settings import Settings
 from penstock.store import principals, quotas, sessions, tenants, token_tree
 from penstock.store.database import Tx
 from penstock.store.principals import NewPrincipal
@@ -26,17 +28,25 @@ HIDDEN = frozenset({"token"})
 
 
 @routes.post("/session", None, status_code=201)
-def sign_in(request: Request, body: wire.SignIn, response: Response) -> wire.Session:
-    """Exchange a token, or the code of a sign-in link, for a session cookie."""
+async def sign_in(request: Request, body: wire.SignIn, response: Response) -> wire.Session:
+    """Exchange a token, the code of a sign-in link or a JWT for a session cookie."""
     gate: Gate = request.app.state.gate
     if not same_origin(request):
         raise Problem(403, "csrf", "Sign in from the page itself.")
     gate.check_attempts(request)
-    opened = access.sign_in(gate.penstock.ground, body.token, gate.visit(request))
+    ground, visit = gate.penstock.ground, gate.visit(request)
+    opened = await run_in_threadpool(access.sign_in, ground, body.token, visit)
+    jwt = await gate.jwt(body.token) if opened is None and gate.settings.jwt_sessions == "on" else None
+    if jwt is not None:
+        until = jwt.principal.expires_at
+        opened = await run_in_threadpool(
+            access.sign_in_person, ground, jwt.person, visit, until=until, sid=jwt.sid, also=None
+        )
     if opened is None:
         raise gate.refuse(request, "session.refused")
-    gate.admit_session(request, response, opened, "by token")
-    return _session(gate, opened.principal, opened.principal.tenant_slug or "default", opened.csrf_token)
+    gate.admit_session(request, response, opened, "by token" if jwt is None else f"by a JWT of {jwt.person.issuer}")
+    slug = opened.principal.tenant_slug or "default"
+    return await run_in_threadpool(_session, gate, opened.principal, slug, opened.csrf_token)
 
 
 @routes.get("/session", None)
@@ -44,7 +54,7 @@ async def who_am_i(request: Request) -> wire.Session:
     """Who the token or session belongs to, and what they may do."""
     gate: Gate = request.app.state.gate
     principal, by_session, tenant = await gate.whoever(request)
-    return _session(gate, principal, tenant, csrf_of(request) if by_session else None)
+    return await run_in_threadpool(_session, gate, principal, tenant, csrf_of(request) if by_session else None)
 
 
 def _session(gate: Gate, principal: Principal, slug: str, csrf: str | None) -> wire.Session:
@@ -54,6 +64,7 @@ def _session(gate: Gate, principal: Principal, slug: str, csrf: str | None) -> w
         principal_id=principal.id, role=principal.role.value, label=principal.label, tenant=slug,
         tenant_id=tenant.id if tenant else None, timezone=tenant.timezone if tenant else None,
         may=sorted(need.value for need in Need if principal.may(need)), csrf_token=csrf,
+        sign_out_url=_sign_out_url(gate.settings, principal),
     )  # fmt: skip
 
 
@@ -69,6 +80,13 @@ def sign_out(request: Request, response: Response) -> None:
         gate.forget()
         if whose is not None:
             gate.outcome("session.close", request, whose)
+
+
+def _sign_out_url(settings: Settings, principal: Principal) -> str | None:
+    """Where the browser goes after signing out here, so that a person is signed out at their identity provider, too."""
+    if settings.public_url is None or principal.issuer is None or principal.issuer != settings.oidc_issuer:
+        return None
+    return f"{settings.public_url.rstrip('/')}/api/v1/sign-in/oidc/sign-out"
 
 
 def _close(tx: Tx, secret_hash: str) -> Principal | None:

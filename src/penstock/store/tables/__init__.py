@@ -15,6 +15,7 @@ from penstock.store.tables.reach import (
     triggers,
     webhooks,
 )
+from penstock.store.tables.revocations import revocations
 from penstock.store.tables.setup import (
     clock,
     definitions,
@@ -65,6 +66,7 @@ __all__ = [
     "principals",
     "queues",
     "reservations",
+    "revocations",
     "run_in_status",
     "runs",
     "sessions",
