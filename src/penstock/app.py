@@ -27,6 +27,7 @@ from penstock.queue import define as defining
 from penstock.queue import doors, enqueue, observe, recover
 from penstock.queue.enqueue import Options
 from penstock.queue.ground import Ground
+from penstock.queue.shown import ClaimSecrets
 from penstock.run.context import Context, Runner
 from penstock.run.python import Isolation, PythonRunner
 from penstock.run.webhook import WebhookRunner
@@ -330,7 +331,8 @@ class Penstock:
         """What a worker of this app runs jobs with."""
         password = self.db.engine.url.password
         redactor = Redactor([str(password)] if password else [])
-        functions = PythonRunner(redactor)
+        secrets = ClaimSecrets(self.ground)
+        functions = PythonRunner(redactor, secrets=secrets)
         for name, function in self._shared.functions.items():
             functions.register(name, function.call, function.isolation)
         if pipelines:
@@ -348,7 +350,7 @@ class Penstock:
             self._check_commands(found)
             for message in exposures(found, self.db.file):
                 structlog.get_logger("penstock").warning("commands_exposed", message=message)
-            runners.append(CommandRunner(found, redactor, log_dir))
+            runners.append(CommandRunner(found, redactor, log_dir, secrets=secrets))
         return runners
 
     def use_commands(self, path: str | os.PathLike[str]) -> None:

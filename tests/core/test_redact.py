@@ -88,9 +88,44 @@ def test_a_private_key_is_masked_however_it_is_cut(size: int) -> None:
     assert shown.startswith(b"before\n") and shown.endswith(b"after\n")
 
 
-def test_hex_is_masked() -> None:
-    secret = "correct horse"
-    assert secret.encode().hex() not in Redactor([secret]).redact_text(f"x {secret.encode().hex()} y")
+@pytest.mark.parametrize(
+    "spell",
+    [
+        lambda s: s.encode().hex(),
+        lambda s: s.encode().hex().upper(),
+        lambda s: base64.b32encode(s.encode()).decode().rstrip("="),
+        lambda s: s.upper(),
+        lambda s: s.lower(),
+        lambda s: " ".join(s),
+        lambda s: s[::-1],
+        lambda s: base64.b64encode(base64.b64encode(s.encode())).decode().rstrip("="),
+        lambda s: s.encode("utf-16-le").decode("latin-1"),
+        lambda s: s.encode("utf-16-be").decode("latin-1"),
+        lambda s: s.encode("utf-16-le").decode("latin-1").replace("\0", "\ufffd"),
+    ],
+)
+def test_a_secret_is_known_in_other_spellings(spell) -> None:  # type: ignore[no-untyped-def]
+    secret = "Correct Horse 42"
+    shown = Redactor([secret]).redact_text(f"x {spell(secret)} y")
+    assert MASK in shown and len(shown) <= len("x *** y") + 2, shown
+    stream = Redactor([secret]).stream()
+    text = f"x {spell(secret)} y\n".encode()
+    cut = b"".join(stream.feed(bytes([byte])) for byte in text) + stream.flush()
+    assert b"***" in cut and len(cut) <= len("x *** y\n") + 4
+
+
+@pytest.mark.parametrize("value", ["https://hooks.slack.com/services/T000/B000/XXXXXXXXXXXXXXXX", "https://u:pw@h/x"])
+def test_a_url_that_holds_a_secret_keeps_its_host(value: str) -> None:
+    shown = Redactor().redact_json({"note": value})["note"]
+    assert "***" in shown and "XXXX" not in shown and ":pw@" not in shown and shown.startswith("https://")
+
+
+def test_a_whole_value_is_known_even_if_it_is_short() -> None:
+    mask = Redactor(["1234", "271828"])
+    assert mask.redact_json({"a": "1234", "b": "12345", "c": 271828, "d": 7, "e": True}) == {
+        "a": MASK, "b": "12345", "c": MASK, "d": 7, "e": True,
+    }  # fmt: skip
+    assert secrets_in({"pin": 271828, "max_tokens": 271828, "password": 12}) == ["271828"]
 
 
 def test_secrets_in_finds_pairs() -> None:

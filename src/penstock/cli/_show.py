@@ -16,6 +16,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from penstock.cli._common import out
+from penstock.core.marks import marks_of_schema
+from penstock.core.masking import hidden_params
+from penstock.core.nouns import Definition
 from penstock.core.redact import Redactor, redact_schema
 from penstock.core.terminal import printable, printable_json
 
@@ -28,6 +31,10 @@ STYLES = {
 def as_plain(value: Any) -> Any:
     """Return nouns as JSON values, with what looks like a secret masked."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        if isinstance(value, Definition):
+            value = dataclasses.replace(
+                value, default_params=hidden_params(value.default_params, marks_of_schema(value.arg_schema))
+            )
         plain = {field.name: as_plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
         return {name: _shown(name, item) for name, item in plain.items()}
     if isinstance(value, Mapping):

@@ -48,6 +48,7 @@ def enqueue(
             correlation_id=correlation_id,
             max_attempts=max_attempts,
         )
+        [job] = made.jobs.shown([job])
     if as_json:
         print_json(job)
     else:

@@ -9,6 +9,7 @@ import typer
 from penstock.cli._common import AsJson, DatabaseUrl, TenantName, open_app, out
 from penstock.cli._show import print_json, print_table
 from penstock.cli.enqueue import read_object
+from penstock.queue.shown import shown_events
 
 app = typer.Typer(help="Named facts, and the jobs that triggers made of them.", no_args_is_help=True)
 
@@ -25,7 +26,7 @@ def emit(
     """Emit an event. Prints what each matching trigger made of it."""
     given = read_object("CONTEXT", context)
     with open_app(database_url, tenant) as made:
-        event = made.emit(name, given, correlation_id=correlation_id)
+        [event] = shown_events(made.ground, [made.emit(name, given, correlation_id=correlation_id)])
     if as_json:
         print_json(event)
         return
@@ -46,7 +47,7 @@ def list_(
 ) -> None:
     """Newest first."""
     with open_app(database_url, tenant) as made:
-        found = made.events.list(name, limit)
+        found = shown_events(made.ground, made.events.list(name, limit))
     if as_json:
         print_json(list(found))
         return

@@ -13,7 +13,7 @@ from penstock.cli._show import age, as_plain, print_facts, print_json, print_tab
 from penstock.cli.enqueue import read_moment, read_object
 from penstock.core.check import UNSET, Unset
 from penstock.core.nouns import Job
-from penstock.core.redact import Redactor
+from penstock.core.redact import unmasked
 
 app = typer.Typer(help="See and steer jobs.", no_args_is_help=True)
 app.command("logs")(logs.logs)
@@ -49,6 +49,7 @@ def list_(
             queue=queue,
             search=search,
         )
+        found = list(made.jobs.shown(found))
     if as_json:
         print_json(found)
         return
@@ -66,15 +67,15 @@ def _line(job: Job) -> tuple[object, ...]:
 def show(id: JobId, tenant: TenantName = "default", as_json: AsJson = False, database_url: DatabaseUrl = None) -> None:
     """One job with its runs."""
     with open_app(database_url, tenant) as made:
-        job = made.jobs.get(id)
-        runs = made.jobs.runs(id)
+        [job] = made.jobs.shown([made.jobs.get(id)])
+        runs = made.jobs.shown_runs(made.jobs.runs(id))
     if as_json:
         print_json({**as_plain(job), "runs": as_plain(list(runs))})
         return
     facts = ("id", "definition_key", "status", "queue", "priority", "source", "scheduled_for", "created_at", "started_at",
              "finished_at", "claimed_by", "progress", "result", "last_error", "dedupe_key", "correlation_id", "retry_of",
              "group_id")  # fmt: skip
-    print_facts([(name, getattr(job, name)) for name in facts] + [("params", Redactor().redact_json(dict(job.params)))])
+    print_facts([(name, getattr(job, name)) for name in facts] + [("params", dict(job.params))])
     columns = ("run", "attempt", "status", "worker", "started", "finished", "exit", "error")
     lines = [
         (r.id, r.attempt_no, r.status.value, r.worker_id, r.started_at, r.finished_at, r.exit_code, r.error)
@@ -89,7 +90,7 @@ def cancel(
 ) -> None:
     """Cancel a job. A queued one ends at once; a running one is asked to stop."""
     with open_app(database_url, tenant) as made:
-        job = made.jobs.cancel(id)
+        [job] = made.jobs.shown([made.jobs.cancel(id)])
     _answer(job, as_json, "is asked to stop" if job.status == "running" else "is canceled")
 
 
@@ -97,7 +98,7 @@ def cancel(
 def retry(id: JobId, tenant: TenantName = "default", as_json: AsJson = False, database_url: DatabaseUrl = None) -> None:
     """Try again what ended badly."""
     with open_app(database_url, tenant) as made:
-        job = made.jobs.retry(id)
+        [job] = made.jobs.shown([made.jobs.retry(id)])
     _answer(job, as_json, "is queued again")
 
 
@@ -107,7 +108,7 @@ def run_now(
 ) -> None:
     """Let a job that waits for its time or its backoff run now, at the end of the queue."""
     with open_app(database_url, tenant) as made:
-        job = made.jobs.run_now(id)
+        [job] = made.jobs.shown([made.jobs.run_now(id)])
         answer = made.jobs.why(id)
     _answer(job, as_json, f"is due now. {answer.sentence.rstrip('.')}")
 
@@ -132,7 +133,9 @@ def update(
     if scheduled_for is not None:
         moment = None if scheduled_for == "now" else read_moment("--scheduled-for", scheduled_for)
     with open_app(database_url, tenant) as made:
-        job = made.jobs.update(id, given, priority, moment)
+        if given is not None:
+            given = unmasked(given, made.jobs.get(id).params)
+        [job] = made.jobs.shown([made.jobs.update(id, given, priority, moment)])
     _answer(job, as_json, "is changed")
 
 

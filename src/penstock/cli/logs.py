@@ -53,7 +53,7 @@ def logs(
 
 def _run(app: Penstock, id: str, attempt: int | None) -> Run | None:
     runs = [run for run in app.jobs.runs(id) if attempt is None or run.attempt_no == attempt]
-    return runs[-1] if runs else None
+    return app.jobs.shown_runs(runs[-1:])[0] if runs else None
 
 
 def _print_news(run: Run, shown: tuple[str, str], raw: bool) -> tuple[str, str]:

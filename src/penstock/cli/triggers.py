@@ -11,6 +11,8 @@ from penstock.cli._show import print_json, print_table
 from penstock.cli.enqueue import read_moment, read_object
 from penstock.core.errors import InvalidInput
 from penstock.core.reach import Trigger
+from penstock.core.redact import unmasked
+from penstock.queue.shown import shown_triggers
 
 app = typer.Typer(help="When jobs are asked for: by cron, or when an event is emitted.", no_args_is_help=True)
 
@@ -38,7 +40,7 @@ def list_(
 ) -> None:
     """Every trigger, by label."""
     with open_app(database_url, tenant) as made:
-        found = made.triggers.list(trigger_type, limit)
+        found = shown_triggers(made.ground, made.triggers.list(trigger_type, limit))
     if as_json:
         print_json(found)
         return
@@ -76,10 +78,12 @@ def add(
     common: dict[str, Any] = {"priority": priority, "enabled": not disabled, "replace": False, **policies}
     with open_app(database_url, tenant, app) as made:
         if cron is not None:
-            trigger = made.triggers.schedule(label, cron, key, given, timezone=timezone, **common)
+            [trigger] = shown_triggers(
+                made.ground, [made.triggers.schedule(label, cron, key, given, timezone=timezone, **common)]
+            )
         else:
             _only_for_schedules(policies)
-            trigger = made.triggers.on_event(label, str(event), key, given, **common)
+            [trigger] = shown_triggers(made.ground, [made.triggers.on_event(label, str(event), key, given, **common)])
     _answer(trigger, as_json)
 
 
@@ -112,7 +116,10 @@ def edit(
     if params is not None:
         changes["params"] = read_object("--params", params)
     with open_app(database_url, tenant, app) as made:
-        trigger = made.triggers.update(made.triggers.find(name).id, **changes)
+        stored = made.triggers.find(name)
+        if "params" in changes:
+            changes["params"] = unmasked(changes["params"], stored.payload_template)
+        [trigger] = shown_triggers(made.ground, [made.triggers.update(stored.id, **changes)])
     _answer(trigger, as_json)
 
 
@@ -122,7 +129,7 @@ def enable(
 ) -> None:
     """Let it fire again, from now on."""
     with open_app(database_url, tenant) as made:
-        trigger = made.triggers.enable(made.triggers.find(name).id)
+        [trigger] = shown_triggers(made.ground, [made.triggers.enable(made.triggers.find(name).id)])
     _answer(trigger, as_json)
 
 
@@ -136,7 +143,7 @@ def disable(
 ) -> None:
     """Stop it. Its moments go on being recorded, as skipped."""
     with open_app(database_url, tenant) as made:
-        trigger = made.triggers.disable(made.triggers.find(name).id, reason)
+        [trigger] = shown_triggers(made.ground, [made.triggers.disable(made.triggers.find(name).id, reason)])
     _answer(trigger, as_json)
 
 
@@ -161,7 +168,7 @@ def fire(
     """Make its job now, by hand. Prints the job's id."""
     given, context = read_object("--params", params), read_object("--event", event)
     with open_app(database_url, tenant) as made:
-        job = made.triggers.fire(made.triggers.find(name).id, given, event=context)
+        [job] = made.jobs.shown([made.triggers.fire(made.triggers.find(name).id, given, event=context)])
     if as_json:
         print_json(job)
     else:

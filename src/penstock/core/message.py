@@ -7,9 +7,10 @@ from datetime import datetime
 from typing import Any
 
 from penstock.core.decide import Resolution
+from penstock.core.marks import Marks
+from penstock.core.masking import hidden_job
 from penstock.core.nouns import Job
 from penstock.core.payload import dumps
-from penstock.core.redact import Redactor
 from penstock.core.status import GroupStatus, JobStatus, RunStatus
 
 JOB_TYPES = ("job.run.completed", "job.run.failed", "job.run.skipped", "job.run.dead_letter", "job.run.canceled")
@@ -18,7 +19,6 @@ TEST_TYPE = "webhook.test"
 TYPES = (*JOB_TYPES, *GROUP_TYPES)
 MAX_RESULT = 64 * 1024
 
-_redactor = Redactor()
 _BY_RUN = {
     RunStatus.SUCCEEDED: "job.run.completed",
     RunStatus.SKIPPED: "job.run.skipped",
@@ -48,9 +48,10 @@ def group_type(status: GroupStatus) -> str | None:
     return _BY_GROUP.get(status)
 
 
-def job_data(job: Job, resolution: Resolution | None) -> dict[str, Any]:
-    """A job as the API shows it, secrets masked, with how its run ended."""
-    result = _redactor.redact_json(job.result)
+def job_data(job: Job, resolution: Resolution | None, marks: Marks) -> dict[str, Any]:
+    """A job as the API shows it, secrets masked, with how its run ended. `marks` are those of its definition."""
+    job = hidden_job(job, marks)
+    result = job.result
     return {
         "id": str(job.id),
         "tenant_id": str(job.tenant_id),
@@ -60,9 +61,9 @@ def job_data(job: Job, resolution: Resolution | None) -> dict[str, Any]:
         "run_id": str(job.run_id) if job.run_id else None,
         "attempt_no": job.attempt_no,
         "max_attempts": job.max_attempts,
-        "payload": _redactor.redact_json(dict(job.params)) if len(dumps(job.params)) <= MAX_RESULT else None,
+        "payload": dict(job.params) if len(dumps(job.params)) <= MAX_RESULT else None,
         "result": result if result is None or len(dumps(result)) <= MAX_RESULT else None,
-        "error": _redactor.redact_text(job.last_error)[:4000] if job.last_error else None,
+        "error": job.last_error[:4000] if job.last_error else None,
         "source": str(job.source),
         "source_ref": job.source_ref,
         "correlation_id": job.correlation_id,

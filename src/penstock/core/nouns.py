@@ -44,8 +44,8 @@ class Definition:
     description: str
     runner: str
     queue: str
-    arg_schema: Mapping[str, Any]
-    default_params: Mapping[str, Any]
+    arg_schema: Mapping[str, Any] = field(repr=False)
+    default_params: Mapping[str, Any] = field(repr=False)
     timeout_seconds: int
     max_attempts: int
     retry_mode: RetryMode
@@ -61,7 +61,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One request for work, with its place in the queue."""
+    """One request for work, with its place in the queue. What may hold secrets is not in its repr."""
 
     id: UUID
     tenant_id: UUID
@@ -72,7 +72,7 @@ class Job:
     waits_for: WaitsFor | None
     priority: int
     position: int
-    params: Mapping[str, Any]
+    params: Mapping[str, Any] = field(repr=False)
     source: str
     source_ref: str | None
     dedupe_key: str | None
@@ -95,9 +95,9 @@ class Job:
     claimed_by: str | None
     lease_expires_at: datetime | None
     cancel_requested_at: datetime | None
-    progress: Mapping[str, Any] | None
-    result: Any
-    last_error: str | None
+    progress: Mapping[str, Any] | None = field(repr=False)
+    result: Any = field(repr=False)
+    last_error: str | None = field(repr=False)
     created_by: str | None
     trace: Mapping[str, str] | None
 
@@ -124,12 +124,12 @@ class Run:
     started_at: datetime
     finished_at: datetime | None
     exit_code: int | None
-    error: str | None
-    params: Mapping[str, Any]
+    error: str | None = field(repr=False)
+    params: Mapping[str, Any] = field(repr=False)
     definition_id: UUID | None
-    stdout_tail: str | None
-    stderr_tail: str | None
-    artifacts: tuple[Mapping[str, Any], ...]
+    stdout_tail: str | None = field(repr=False)
+    stderr_tail: str | None = field(repr=False)
+    artifacts: tuple[Mapping[str, Any], ...] = field(repr=False)
     log_path: str | None
 
 
@@ -159,6 +159,11 @@ class Claim(NamedTuple):
     suspicion: int = 0
     """0 for most jobs. A job that was under way, or may have been, when its worker died is a suspect: 1, and 1 more for each
     crash in a row that it was charged with. A worker runs a suspect apart from all other jobs."""
+    secrets: tuple[str, ...] = ()
+    """Where the schema says that params are secret, as JSON pointers; told to workers that claim over HTTP."""
+
+    def __repr__(self) -> str:
+        return f"Claim(key={self.key!r}, job_id={self.job_id!r}, run_id={self.run_id!r}, attempt_no={self.attempt_no})"
 
 
 @dataclass(frozen=True, slots=True)

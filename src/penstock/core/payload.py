@@ -16,6 +16,8 @@ from typing import Any
 import jsonschema_rs
 
 from penstock.core.errors import Fault, InvalidInput, InvalidPayload
+from penstock.core.marks import Marks, marks_of_schema
+from penstock.core.redact import is_secret_name, secrets_in
 from penstock.core.schema_cost import Cost, size_of
 
 MAX_BYTES = 1024 * 1024
@@ -157,7 +159,7 @@ def _compile(text: str) -> Validator:
             return [Fault("$", f"too large for this schema: {parts:,} parts, {depth} levels deep")]
         if validator.is_valid(value):
             return []
-        return _described(validator, value, parts, per_path)
+        return _described(validator, value, parts, per_path, marks_of_schema(schema))
 
     return check
 
@@ -173,7 +175,7 @@ def _bounded_cost(schema: JsonObject) -> Cost:
     return cost
 
 
-def _described(validator: Any, value: Any, parts: int, per_path: int) -> list[Fault]:
+def _described(validator: Any, value: Any, parts: int, per_path: int, marks: Marks) -> list[Fault]:
     """Describe what does not fit, as fully as is cheap: every fault, the first one, or that there is one."""
     if per_path > MAX_STEPS_DESCRIBED:
         return [Fault("$", "does not fit the schema")]
@@ -181,12 +183,33 @@ def _described(validator: Any, value: Any, parts: int, per_path: int) -> list[Fa
         try:
             validator.validate(value)
         except jsonschema_rs.ValidationError as error:
-            return [_fault(error), Fault("$", "only the first fault is described")]
-    return [_fault(error) for error in islice(validator.iter_errors(value), MAX_FAULTS)]
+            return [_fault(error, value, marks), Fault("$", "only the first fault is described")]
+    return [_fault(error, value, marks) for error in islice(validator.iter_errors(value), MAX_FAULTS)]
 
 
-def _fault(error: Any) -> Fault:
-    return Fault(_path(error.instance_path), error.message[:500])
+def _fault(error: Any, value: Any, marks: Marks) -> Fault:
+    """One fault. A message that would quote a secret, or something that holds one, says only which rule was broken."""
+    path = list(error.instance_path)
+    rule = next((str(step) for step in reversed(error.schema_path) if isinstance(step, str)), "schema")
+    if rule not in _NAMES_ONLY and (_named_secret(path) or marks.covers(path, value) or secrets_in(_at(path, value))):
+        return Fault(_path(path), f"does not fit the rule {rule!r} of the schema; the value is a secret, or holds one")
+    return Fault(_path(path), error.message[:500])
+
+
+_NAMES_ONLY = frozenset(
+    {"required", "additionalProperties", "unevaluatedProperties", "dependentRequired", "minProperties"}
+)
+"""Rules whose messages quote names alone."""
+
+
+def _named_secret(path: list[Any]) -> bool:
+    return any(isinstance(step, str) and is_secret_name(step) for step in path)
+
+
+def _at(path: list[Any], value: Any) -> Any:
+    for step in path:
+        value = value[step]
+    return value
 
 
 def _no_remote_references(uri: str) -> Any:

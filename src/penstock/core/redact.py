@@ -1,7 +1,7 @@
-"""Secrets are masked before they reach a log line, a view or a page.
+"""Secrets are masked before they reach a log line, a view or a page. Params and results are stored as they were given.
 
-Three ways to know one: the name of the key it stands under, its own value (with its base64, hex, URL and JSON forms), and
-patterns: the password in `scheme://user:password@host`, tokens with a known prefix, private keys. Streams are masked with hold-back, so that a secret
+Four ways to know one: the name of the key it stands under, the marks of its schema (`marks.py`), its own value (in the forms
+that `forms` lists), and patterns: the password in `scheme://user:password@host`, tokens with a known prefix, private keys. Streams are masked with hold-back, so that a secret
 cut in two by a read, or by the end of a tail, does not slip through.
 """
 
@@ -19,6 +19,12 @@ from penstock.core.errors import InvalidInput
 MASK = "***"
 MIN_SECRET = 6
 """Shorter values are not hunted for in text: masking every `1` or `abc` would leave nothing to read."""
+
+MIN_WHOLE = 4
+"""A whole JSON value that equals a secret is masked from this length on."""
+
+MIN_NUMBER = 100_000
+"""Smaller numbers are not hunted for either."""
 
 LINE_HOLD = 4096
 """Patterns are matched within a line; this much of an unfinished line is held back until it ends."""
@@ -104,13 +110,16 @@ def _secrets(value: Any, hidden: bool) -> Iterator[str]:
     if isinstance(value, Mapping):
         paired = _is_secret_pair(value)
         for key, item in value.items():
-            yield from _secrets(item, hidden or is_secret_name(str(key)) or (paired and key in _VALUES))
+            named = is_secret_name(str(key)) and _masked(str(key), item) is not item
+            yield from _secrets(item, hidden or named or (paired and key in _VALUES))
     elif isinstance(value, list | tuple):
         paired = _is_secret_tuple(value)
         for index, item in enumerate(value):
             yield from _secrets(item, hidden or (paired and index == 1))
     elif hidden and isinstance(value, str):
         yield value
+    elif hidden and isinstance(value, int) and not isinstance(value, bool) and abs(value) >= MIN_NUMBER:
+        yield str(value)
 
 
 def _is_secret_pair(value: Mapping[Any, Any]) -> bool:
@@ -131,7 +140,12 @@ def forms(secret: str) -> set[bytes]:
         json.dumps(secret, ensure_ascii=ascii_only)[1:-1].encode("utf-8", "replace") for ascii_only in (True, False)
     )
     found.update(line.strip() for line in raw.splitlines())
-    found.update((raw.hex().encode(), raw.hex().upper().encode()))
+    found.update((raw.hex().encode(), raw.hex().upper().encode(), base64.b32encode(raw).rstrip(b"=")))
+    found.update((raw.upper(), raw.lower(), raw[::-1]))
+    if len(secret) >= MIN_SECRET:
+        found.update(sign.join(secret).encode("utf-8", "surrogateescape") for sign in (" ", "\0", "\ufffd"))
+        found.update(secret.encode(code, "replace") for code in ("utf-16-le", "utf-16-be"))
+        found.add(base64.b64encode(base64.b64encode(raw)).rstrip(b"="))
     for offset in range(3):
         # Base64 works on groups of three bytes: what the neighbours cannot change is the middle
         encoded = base64.b64encode(b"\0" * offset + raw)
@@ -179,7 +193,12 @@ class Redactor:
             if _is_secret_tuple(value):
                 return [value[0], MASK]
             return [self.redact_json(item) for item in value]
-        return self.redact_text(value) if isinstance(value, str) else value
+        if isinstance(value, str):
+            # A value that is the secret and nothing else is known by that, however short it is
+            return MASK if value in self.secrets and len(value) >= MIN_WHOLE else self.redact_text(value)
+        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) >= MIN_NUMBER:
+            return MASK if str(value) in self.secrets else value
+        return value
 
     def redact_text(self, text: str) -> str:
         """The text with every secret masked."""

@@ -7,8 +7,10 @@ from uuid import UUID
 
 from penstock.core.decide import RetryPolicy
 from penstock.core.errors import InvalidInput
+from penstock.core.marks import marks_of_schema
+from penstock.core.masking import hidden_params
 from penstock.core.nouns import Definition
-from penstock.core.redact import Redactor, redact_schema
+from penstock.core.redact import redact_schema
 from penstock.core.wire.definitions import Action, Applied, ApplyDefinitions, DefinitionDiff, FieldChange
 from penstock.queue import define
 from penstock.queue.ground import Ground
@@ -73,15 +75,16 @@ def _changes(before: Definition | None, after: Definition) -> list[FieldChange]:
         return []
     names = set(Definition.__dataclass_fields__) - {"id", "version", "created_at", "updated_at", "tenant_id", "key"}
     return [
-        FieldChange(field=name, before=_plain(name, getattr(before, name)), after=_plain(name, getattr(after, name)))
+        FieldChange(field=name, before=_plain(name, before), after=_plain(name, after))
         for name in sorted(names)
         if getattr(before, name) != getattr(after, name)
     ]
 
 
-def _plain(name: str, value: Any) -> Any:
+def _plain(name: str, definition: Definition) -> Any:
+    value = getattr(definition, name)
     if name == "arg_schema":
         return redact_schema(value)
     if name == "default_params":
-        return Redactor().redact_json(value)
+        return hidden_params(value, marks_of_schema(definition.arg_schema))
     return value.as_dict() if isinstance(value, RetryPolicy) else value

@@ -16,12 +16,15 @@ from penstock.core.caller import OWN
 from penstock.core.check import UNSET, Unset
 from penstock.core.clock import require_aware
 from penstock.core.errors import LeaseLost
+from penstock.core.masking import hidden_outcome, says_something
 from penstock.core.nouns import Claim, Definition, Group, Job, Reservation, Run, Tenant, Why
 from penstock.core.outcomes import Outcome
+from penstock.core.redact import Redactor
 from penstock.queue import audit, cancel, claim, define, group, observe, order, record, reserve
 from penstock.queue.enqueue import Options
 from penstock.queue.ground import Ground
 from penstock.queue.observe import Summary
+from penstock.queue.shown import ClaimSecrets, shown_jobs, shown_runs
 from penstock.queue.why import why
 
 Id = UUID | str
@@ -74,6 +77,14 @@ class Jobs(Door):
 
     def chain(self, id: Id) -> Sequence[Job]:
         return observe.chain(self.ground, self.tenant_id, check.identifier("id", id))
+
+    def shown(self, jobs: Sequence[Job]) -> Sequence[Job]:
+        """These jobs as people may see them: secrets are masked in params, results, errors and progress."""
+        return shown_jobs(self.ground, jobs)
+
+    def shown_runs(self, runs: Sequence[Run]) -> Sequence[Run]:
+        """These runs as people may see them."""
+        return shown_runs(self.ground, runs)
 
     def why(self, id: Id) -> Why:
         return why(self.ground, self.tenant_id, check.identifier("id", id))
@@ -297,11 +308,18 @@ class Queue:
         return [each for each in held if each.run_id in beats.asked_to_stop]
 
     def finish(self, claim: Claim, outcome: Outcome) -> None:
-        record.finish(self.ground, claim, outcome)
+        """Report how a run ended. What its error and output quote of the claim's secrets is masked."""
+        record.finish(self.ground, claim, self._hidden(claim, outcome))
+
+    def _hidden(self, claim: Claim, outcome: Outcome) -> Outcome:
+        if not says_something(outcome):
+            return outcome
+        return hidden_outcome(outcome, Redactor(ClaimSecrets(self.ground)(claim)))
 
     def finish_many(self, reports: Sequence[tuple[Claim, Outcome]]) -> set[UUID]:
         """Answers the run ids that were no longer ours."""
-        return record.finish_many(self.ground, [(each.job_id, each.run_id, outcome) for each, outcome in reports])
+        told = [(each.job_id, each.run_id, self._hidden(each, outcome)) for each, outcome in reports]
+        return record.finish_many(self.ground, told)
 
     def release(self, claims: Sequence[Claim]) -> int:
         return claim.release(self.ground, claims)

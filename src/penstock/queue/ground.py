@@ -11,6 +11,7 @@ from penstock.core.config import Config
 from penstock.core.decide import Resolution
 from penstock.core.errors import DefinitionArchived, InvalidInput, UnknownDefinition, UnknownTenant
 from penstock.core.ids import DEFAULT_TENANT_ID
+from penstock.core.marks import NO_MARKS, Marks, marks_of_schema
 from penstock.core.nouns import Definition
 from penstock.core.payload import Validator, compile_schema
 from penstock.core.quota import FREE, Bounds
@@ -137,6 +138,11 @@ class Ground:
             raise DefinitionArchived(key)
         self._definitions[tenant_id, key] = found, self.validator_of(found)
         return self._definitions[tenant_id, key]
+
+    def marks(self, tenant_id: UUID, key: str) -> Marks:
+        """What the definition's schema marks as secret, as it is remembered: for a job that was just written by it."""
+        remembered = self.remembered(tenant_id, key)
+        return NO_MARKS if remembered is None else marks_of_schema(remembered[0].arg_schema)
 
     def validator_of(self, definition: Definition) -> Validator:
         """The check of its params: by its schema, then by the command that runs it, where the commands file is known."""

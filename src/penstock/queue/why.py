@@ -6,9 +6,11 @@ from typing import Any
 from uuid import UUID
 
 from penstock.core.errors import NotFound
+from penstock.core.masking import hidden_job
 from penstock.core.nouns import Job, Why
 from penstock.core.status import JobStatus, WaitsFor
 from penstock.queue.ground import Ground
+from penstock.queue.shown import marks_for
 from penstock.store import definitions, jobs, reservations, tenants
 from penstock.store import why as facts
 from penstock.store.database import Tx
@@ -22,6 +24,7 @@ def why(ground: Ground, tenant_id: UUID, job_id: UUID) -> Why:
         job = jobs.get(tx, tenant_id, job_id)
         if job is None:
             raise NotFound("job", job_id)
+        job = hidden_job(job, marks_for(tx, [job.definition_id])[job.definition_id])  # the sentence quotes its error
         return _waiting(ground, tx, job) if job.status is JobStatus.QUEUED else _moved(tx, job)
 
 

@@ -10,7 +10,7 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import lru_cache
 from typing import Any
@@ -133,7 +133,7 @@ class Child:
         self._sender.send(started=True)
         if request["log_level"] is not None:
             self._forward_logging(request["log_level"])
-        context = _context(job, control)
+        context = _context(job, control, request["secrets"])
         try:
             arguments = signature.bind(context.params)
         except InvalidPayload as error:
@@ -163,7 +163,7 @@ class _Forwarder(logging.Handler):
             self.handleError(record)
 
 
-def _context(job: Mapping[str, Any], control: ChildControl) -> Context:
+def _context(job: Mapping[str, Any], control: ChildControl, secrets: Sequence[str]) -> Context:
     return Context(
         job_id=UUID(job["job_id"]),
         run_id=UUID(job["run_id"]),
@@ -174,6 +174,7 @@ def _context(job: Mapping[str, Any], control: ChildControl) -> Context:
         params=job["params"],
         control=control,
         log=structlog.wrap_logger(None, [control.forward_log], structlog.make_filtering_bound_logger(0)),
+        secrets=lambda: secrets,
     )
 
 

@@ -6,14 +6,15 @@ import errno
 import os
 import resource
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from penstock.core.masking import secrets_of_claim
 from penstock.core.nouns import Claim
 from penstock.core.outcomes import Evidence, Failed, Outcome, Skipped, Snoozed, Succeeded, TimedOut
 from penstock.core.payload import dumps
-from penstock.core.redact import Redactor, secrets_in
+from penstock.core.redact import Redactor
 from penstock.run.commands import Command, Limits, Misfit
 from penstock.run.context import Control, stopped
 from penstock.run.guardian import guardian
@@ -40,12 +41,15 @@ class CommandRunner:
         redactor: Redactor | None = None,
         log_dir: str | os.PathLike[str] | None = None,
         environ: Mapping[str, str] | None = None,
+        secrets: Callable[[Claim], Iterable[str]] = secrets_of_claim,
     ) -> None:
-        """`redactor` knows the worker's own credentials; `log_dir` serves commands that name none of their own."""
+        """`redactor` knows the worker's own credentials, `secrets` finds those of a claim; `log_dir` serves commands that name
+        none of their own."""
         self._commands = dict(commands)
         base = redactor or Redactor()
         self._redactors = {key: base.extended(patterns=c.settings.secrets) for key, c in self._commands.items()}
         self._log_dir = Path(log_dir).absolute() if log_dir is not None else None
+        self._secrets = secrets
         self._environ = os.environ if environ is None else environ
         self._logs = LogRoom(self._totals())
 
@@ -64,7 +68,7 @@ class CommandRunner:
     def run(self, claim: Claim, control: Control) -> Outcome:
         """Run a claim's command to its end."""
         command = self._commands[claim.key]
-        redactor = self._redactors[claim.key].extended(secrets_in(claim.params))
+        redactor = self._redactors[claim.key].extended(self._secrets(claim))
         try:
             with _params_file(command, claim) as path:
                 order = self._order(command, claim, control, redactor, path)

@@ -10,7 +10,7 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -23,9 +23,11 @@ from uuid import UUID
 import structlog
 
 from penstock.core.errors import InvalidInput
+from penstock.core.masking import secrets_of_claim
 from penstock.core.nouns import Claim
 from penstock.core.outcomes import Canceled, Evidence, Outcome
 from penstock.core.payload import plain
+from penstock.core.redact import Redactor, secrets_in
 
 MAX_MESSAGE = 1000
 
@@ -110,6 +112,7 @@ class Context:
         params: Mapping[str, Any],
         control: Control,
         log: Any = None,
+        secrets: Callable[[], Iterable[str]] = tuple,
     ) -> None:
         self.job_id = job_id
         self.run_id = run_id
@@ -122,11 +125,14 @@ class Context:
         self._deadline = None if control.timeout is None else time.monotonic() + control.timeout
         self._artifacts: tuple[Mapping[str, Any], ...] = ()
         self._log = log
+        self._secrets = secrets
         self.told_to_stop = False
 
     @classmethod
-    def of(cls, claim: Claim, control: Control) -> Context:
-        """The context of a claim that is about to run."""
+    def of(
+        cls, claim: Claim, control: Control, secrets: Callable[[Claim], Iterable[str]] = secrets_of_claim
+    ) -> Context:
+        """The context of a claim that is about to run. `secrets` says what of its params is to be masked, when that is asked."""
         return cls(
             job_id=claim.job_id,
             run_id=claim.run_id,
@@ -136,7 +142,13 @@ class Context:
             attempt=claim.attempt_no,
             params=claim.params,
             control=control,
+            secrets=lambda: secrets(claim),
         )
+
+    @cached_property
+    def mask(self) -> Redactor:
+        """Masks the secrets among the params, and what looks like one."""
+        return Redactor((*secrets_in(self.params), *self._secrets()))
 
     @cached_property
     def log(self) -> Any:
@@ -159,7 +171,8 @@ class Context:
         """Say how far the work is. Cheap enough for every item of a loop."""
         if not isfinite(done) or (total is not None and not isfinite(total)):
             raise InvalidInput(f"progress takes finite numbers; got {done!r} of {total!r}.")
-        self._control.report_progress(done, total, message[:MAX_MESSAGE].replace("\0", "\ufffd"))
+        shown = self.mask.redact_text(message[:MAX_MESSAGE].replace("\0", "\ufffd")) if message else ""
+        self._control.report_progress(done, total, shown)
 
     def artifact(self, path: str | os.PathLike[str], **meta: Any) -> None:
         """Put a file that this run made on its record, with whatever else is worth knowing about it (JSON)."""

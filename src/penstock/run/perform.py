@@ -32,7 +32,7 @@ from penstock.core.outcomes import (
     TimedOut,
 )
 from penstock.core.payload import plain
-from penstock.core.redact import Redactor, secrets_in
+from penstock.core.redact import Redactor
 from penstock.run.context import Context, Control, running, stopped
 from penstock.run.output import TAIL_BYTES
 
@@ -120,7 +120,7 @@ def _raised(error: BaseException, context: Context, control: Control, redactor: 
 
 def _masked(text: str, context: Context, redactor: Redactor) -> str:
     clean = text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
-    return redactor.extended(secrets_in(context.params)).redact_text(clean)
+    return context.mask.extended(redactor.secrets, redactor.patterns).redact_text(clean)
 
 
 def _evidence(context: Context, stderr_tail: str | None = None) -> Evidence:

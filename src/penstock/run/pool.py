@@ -14,7 +14,7 @@ from typing import Any
 
 from penstock.core.nouns import Claim
 from penstock.core.outcomes import Evidence, Failed, Outcome, TimedOut
-from penstock.core.redact import Redactor, secrets_in
+from penstock.core.redact import Redactor
 from penstock.run.context import Context, Control, forwarding, stopped
 from penstock.run.guardian import guardian
 from penstock.run.output import LogFile, Stream
@@ -132,7 +132,7 @@ class _Watch:
         self._process = process
         self._claim = claim
         self._control = control
-        self._redactor = redactor.extended(secrets_in(claim.params))
+        self._redactor = redactor
         self._kill_grace = kill_grace
         self._started = time.monotonic()
         self._boot = BOOT_SECONDS
@@ -217,7 +217,7 @@ class _Watch:
         elif "heartbeat" in message:
             self._control.heartbeat()
         elif "log" in message:
-            level, event = message["log"]
+            level, event = message["log"][0], self._redactor.redact_json(message["log"][1])
             text = event.pop("event", "")
             getattr(self._log, level if level in _LEVELS else "info")(text, **event)
 

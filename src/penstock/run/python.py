@@ -7,11 +7,12 @@ ends as timed out once it returns; a job that must be stoppable is registered wi
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from penstock.core.errors import InvalidInput, InvalidPayload
+from penstock.core.masking import secrets_of_claim
 from penstock.core.nouns import Claim
 from penstock.core.outcomes import Outcome
 from penstock.core.redact import Redactor
@@ -43,9 +44,15 @@ class PythonRunner:
     ```
     """
 
-    def __init__(self, redactor: Redactor | None = None, kill_grace: float = 5.0) -> None:
-        """`kill_grace` is what a canceled job in a process of its own has to end by itself."""
+    def __init__(
+        self,
+        redactor: Redactor | None = None,
+        kill_grace: float = 5.0,
+        secrets: Callable[[Claim], Iterable[str]] = secrets_of_claim,
+    ) -> None:
+        """`kill_grace` is what a canceled job in a process of its own has to end by itself; `secrets` finds those of a claim."""
         self._redactor = redactor or Redactor()
+        self._secrets = secrets
         self._jobs: dict[str, _Job] = {}
         self._loop = LoopThread()
         self._pool = Pool(kill_grace)
@@ -67,8 +74,8 @@ class PythonRunner:
         """Run a claim's function to its end."""
         job = self._jobs[claim.key]
         if job.target is not None:
-            return self._pool.run(job.target, claim, control, self._redactor)
-        context = Context.of(claim, control)
+            return self._pool.run(job.target, claim, control, self._redactor.extended(self._secrets(claim)))
+        context = Context.of(claim, control, self._secrets)
         try:
             arguments = job.signature.bind(claim.params)
         except InvalidPayload as error:

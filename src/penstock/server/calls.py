@@ -13,9 +13,12 @@ from pydantic import BaseModel
 
 from penstock.app import Penstock
 from penstock.core.access import Principal, Role
+from penstock.core.nouns import Job
 from penstock.core.quota import FREE
+from penstock.core.wire import jobs as jobs_wire
 from penstock.queue import doors
 from penstock.queue.ground import Ground
+from penstock.queue.shown import MarksOf, marks_for
 from penstock.server.problems import Problem
 from penstock.server.settings import Settings
 from penstock.store import audit, idempotency
@@ -54,6 +57,14 @@ class Unit:
             None if subject_id is None else str(subject_id)[:500], _plain(before), _plain(after), self.call.request_id,
         )  # fmt: skip
 
+    def show(self, job: Job) -> jobs_wire.Job:
+        """The job as people may see it."""
+        return jobs_wire.Job.of(job, self.marks(job.definition_id)[job.definition_id])
+
+    def marks(self, *definition_ids: UUID | None) -> MarksOf:
+        """What marks params as secret, of these definitions."""
+        return marks_for(self.tx, definition_ids)
+
     def jobs(self) -> doors.Jobs:
         return doors.Jobs(self.ground, self.call.tenant)
 
@@ -89,6 +100,15 @@ class Call:
         """The ground, with the quotas and priorities that bind this caller where the operator has set none."""
         bounds = self.settings.default_bounds(self.principal.role is Role.SUPER_ADMIN, self.tenant_id)
         return self.ground if bounds is FREE else replace(self.ground, default_bounds=bounds)
+
+    def show(self, job: Job) -> jobs_wire.Job:
+        """The job as people may see it."""
+        return jobs_wire.Job.of(job, self.marks(job.definition_id)[job.definition_id])
+
+    def marks(self, *definition_ids: UUID | None) -> MarksOf:
+        """What marks params as secret, of these definitions."""
+        with self.read() as tx:
+            return marks_for(tx, definition_ids)
 
     def jobs(self) -> doors.Jobs:
         return doors.Jobs(self.ground, self.tenant)

@@ -148,6 +148,8 @@ def _told(row: dict[str, Any]) -> dict[str, Any]:
         del told[name]
     if told["last_error"]:
         told["last_error"] = _redactor.redact_text(told["last_error"])[:1000]
+    if told["progress"]:
+        told["progress"] = _redactor.redact_json(told["progress"])
     return told
 
 

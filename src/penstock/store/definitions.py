@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -9,11 +10,13 @@ from sqlalchemy import ColumnElement, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from penstock.core.ids import new_id
+from penstock.core.marks import remembered
 from penstock.core.nouns import Definition
 from penstock.core.status import WaitsFor
 from penstock.store import rows
 from penstock.store.database import Tx
 from penstock.store.tables import definitions, is_claimable, jobs, triggers
+from penstock.store.types import json_object
 
 
 def _visible(tenant_id: UUID | None) -> ColumnElement[bool]:
@@ -63,12 +66,28 @@ def keys_run_by(tx: Tx, runner: str) -> list[str]:
     return sorted(tx.run(query).scalars())
 
 
+def secret_marks(tx: Tx, ids: Collection[UUID]) -> dict[UUID, list[Mapping[str, Any]]]:
+    """What marks params as secret, of those of these definitions that ever marked any."""
+    query = select(definitions.c.id, definitions.c.secret_marks).where(
+        definitions.c.id.in_(ids), definitions.c.secret_marks.is_not(None)
+    )
+    return {row[0]: json_object(row[1]) for row in tx.rows(query)}
+
+
 def add(tx: Tx, tenant_id: UUID | None, key: str, values: dict[str, Any]) -> Definition | None:
     """The new definition, or None if somebody else added one of this key at the same moment."""
     insert: Any = sqlite.insert if tx.dialect.name == "sqlite" else postgresql.insert
     statement = (
         insert(definitions)
-        .values(id=new_id(), tenant_id=tenant_id, key=key, created_at=tx.now, updated_at=tx.now, **values)
+        .values(
+            id=new_id(),
+            tenant_id=tenant_id,
+            key=key,
+            created_at=tx.now,
+            updated_at=tx.now,
+            secret_marks=remembered(None, values["arg_schema"]),
+            **values,
+        )
         .on_conflict_do_nothing()
         .returning(definitions)
     )
@@ -77,7 +96,10 @@ def add(tx: Tx, tenant_id: UUID | None, key: str, values: dict[str, Any]) -> Def
 
 
 def change(tx: Tx, definition_id: UUID, values: dict[str, Any]) -> Definition:
-    """Change it, and its version: what enqueues saw before is checked against it."""
+    """Change it, and its version: what enqueues saw before is checked against it. Marks of secrets are never forgotten."""
+    if "arg_schema" in values:
+        before = secret_marks(tx, [definition_id]).get(definition_id)
+        values = {**values, "secret_marks": remembered(before, values["arg_schema"])}
     statement = (
         update(definitions)
         .where(definitions.c.id == definition_id)

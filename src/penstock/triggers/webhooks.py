@@ -22,6 +22,7 @@ from penstock.core.status import RetryMode, Source
 from penstock.core.webhook import DELIVERY_KEY, Attempt, Egress, Endpoint, new_secret
 from penstock.queue import bounds
 from penstock.queue.ground import Ended, Ground
+from penstock.queue.shown import marks_for
 from penstock.store import groups, jobs, webhooks
 from penstock.store.database import Tx
 from penstock.store.hot import NewJob
@@ -165,6 +166,7 @@ def outbox(ground: Ground, tx: Tx, ended: Sequence[Ended]) -> None:
         return
     now = tx.time()
     told = {job.id: job for job in jobs.get_many(tx, [each.job_id for each in ended])}
+    marks = marks_for(tx, {job.definition_id for job in told.values()})
     new: list[NewJob] = []
     for each in ended:
         job = told.get(each.job_id)
@@ -172,7 +174,7 @@ def outbox(ground: Ground, tx: Tx, ended: Sequence[Ended]) -> None:
             continue  # a delivery that told of deliveries would never end
         hooks = [hook for hook in listening if hook.tenant_id == each.tenant_id]
         types = job_types(each.resolution)
-        data = job_data(job, each.resolution)
+        data = job_data(job, each.resolution, marks[job.definition_id])
         new += [_delivery(hook, t, job.id, now, data) for t in types for hook in hooks if t in hook.event_types]
         if each.group_ended and each.group_id is not None:
             new += _group_deliveries(tx, hooks, each.tenant_id, each.group_id, now)

@@ -11,6 +11,7 @@ from typing import Any
 
 import structlog
 
+from penstock.core.masking import knowing
 from penstock.core.outcomes import Canceled, Failed, Outcome, Skipped, Snoozed, Succeeded
 from penstock.queue.begun import BegunFile
 from penstock.run.context import Runner
@@ -99,7 +100,8 @@ def execute(control: RunControl, runners: Mapping[str, Runner], verbose: bool = 
     except Exception as error:
         with suppress(Exception):
             _log.exception("runner_failed", **control.labels)
-        outcome = Failed(f"the worker failed to run it: {type(error).__name__}: {error}")
+        mask = knowing(control.claim.params)
+        outcome = Failed(mask.redact_text(f"the worker failed to run it: {type(error).__name__}: {error}"))
     control.seconds = time.monotonic() - started
     failpoints.reach("worker.after_run")
     if verbose or not isinstance(outcome, _EXPECTED):

@@ -204,4 +204,10 @@ def noun_of(claim: wire.Claim) -> Claim:
         "retry_mode"
     }  # what the service does not send has a default
     given = {name: getattr(claim, name) for name in same}
-    return Claim(**given, key=claim.definition_key, params=claim.payload, retry_mode=RetryMode(claim.retry_mode))
+    return Claim(
+        **given,
+        key=claim.definition_key,
+        params=claim.payload,
+        retry_mode=RetryMode(claim.retry_mode),
+        secrets=tuple(claim.secret_params),
+    )

@@ -2093,6 +2093,8 @@ export interface components {
              * Format: uuid
              */
             run_id: string;
+            /** Secret Params */
+            secret_params: string[];
             /** Started At */
             started_at: string;
             /**

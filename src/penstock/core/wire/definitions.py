@@ -7,12 +7,12 @@ from uuid import UUID
 
 from pydantic import ConfigDict, Field
 
+from penstock.core.marks import marks_of_schema
+from penstock.core.masking import hidden_params
 from penstock.core.nouns import Definition as DefinitionNoun
 from penstock.core.nouns import Tenant as TenantNoun
-from penstock.core.redact import Redactor, redact_schema
+from penstock.core.redact import redact_schema
 from penstock.core.wire.base import Answer, Count, Flag, Instant, Int32, JsonObject, Name, Request, Slug, Text
-
-_redactor = Redactor()
 
 Timeout = Annotated[int, Field(strict=True, ge=1, le=365 * 86400)]
 Attempts = Annotated[int, Field(strict=True, ge=1, le=1000)]
@@ -101,7 +101,7 @@ class Definition(Answer):
         values = {name: getattr(definition, name) for name in cls.model_fields}
         values["retry_mode"] = definition.retry_mode.value
         values["retry_policy"] = definition.retry_policy.as_dict()
-        values["default_params"] = _redactor.redact_json(definition.default_params)
+        values["default_params"] = hidden_params(definition.default_params, marks_of_schema(definition.arg_schema))
         values["arg_schema"] = redact_schema(definition.arg_schema)
         return cls(**values)
 

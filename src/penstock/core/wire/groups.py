@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 from uuid import UUID
 
 from pydantic import Field
 
+from penstock.core.marks import Marks
 from penstock.core.nouns import Group as GroupNoun
 from penstock.core.nouns import Reservation as ReservationNoun
 from penstock.core.wire.base import Answer, Instant, Int32, JsonObject, Label, Name, Request
@@ -43,10 +45,11 @@ class Group(Answer):
     jobs: list[Job]
 
     @classmethod
-    def of(cls, group: GroupNoun) -> Group:
+    def of(cls, group: GroupNoun, marks: Mapping[UUID | None, Marks]) -> Group:
+        """As people may see it: `marks` are those of its jobs' definitions."""
         names = ("id", "tenant_id", "mode", "on_failure", "label", "status", "created_at")
         given = {name: getattr(group, name) for name in names}
-        return cls.model_construct(**given, jobs=[Job.of(job) for job in group.jobs])
+        return cls.model_construct(**given, jobs=[Job.of(job, marks[job.definition_id]) for job in group.jobs])
 
 
 class GroupList(Answer):

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import ConfigDict, Field
 
+from penstock.core.marks import Marks
+from penstock.core.masking import hidden_job, hidden_params, hidden_run, knowing
 from penstock.core.nouns import Job as JobNoun
 from penstock.core.nouns import Run
-from penstock.core.redact import Redactor, secrets_in
 from penstock.core.wire.base import Answer, Flag, Instant, Int32, JsonObject, Label, Moment, Name, Request
 
 Status = Literal["queued", "running", "succeeded", "failed", "canceled", "dead_letter"]
 RunStatus = Literal["running", "succeeded", "failed", "timeout", "canceled", "skipped"]
 SourceName = Literal["manual", "event", "schedule", "system"]
-
-_redactor = Redactor()
 
 
 class NewJob(Request):
@@ -88,39 +86,34 @@ class Job(Answer):
     result: Any
 
     @classmethod
-    def of(cls, job: JobNoun) -> Job:
-        return cls.model_construct(**{name: getattr(job, name) for name in _SAME}, **_told(job))
+    def of(cls, job: JobNoun, marks: Marks) -> Job:
+        """As people may see it: `marks` are those of its definition."""
+        shown = hidden_job(job, marks)
+        return cls.model_construct(
+            **{name: getattr(shown, name) for name in _SAME},
+            payload=shown.params,
+            attempt_count=job.attempt_no,
+            claimed_by_worker=job.claimed_by,
+        )
 
 
-def _told(job: JobNoun) -> dict[str, Any]:
-    return {
-        "payload": _redactor.redact_json(job.params),
-        "result": None if job.result is None else _redactor.redact_json(job.result),
-        "attempt_count": job.attempt_no,
-        "claimed_by_worker": job.claimed_by,
-        "last_error": None if job.last_error is None else knowing(job.params).redact_text(job.last_error),
-    }
+_SAME = tuple(set(Job.model_fields) - {"payload", "attempt_count", "claimed_by_worker"})
 
 
-def knowing(params: Mapping[str, Any]) -> Redactor:
-    """Return a redactor that masks this job's own secrets as well: a worker need not have done so before it reported."""
-    return _redactor.extended(secrets_in(params))
-
-
-_SAME = tuple(set(Job.model_fields) - {"payload", "result", "attempt_count", "claimed_by_worker", "last_error"})
-
-
-def told_row(row: dict[str, Any]) -> dict[str, Any]:
+def told_row(row: dict[str, Any], marks: Marks) -> dict[str, Any]:
     """A row of plain values under the names of `Job`, secrets masked: what `Job.of` tells, without the object."""
     params = row.pop("params")
-    row["payload"] = _redactor.redact_json(params)
+    row["payload"] = hidden_params(params, marks)
     row["attempt_count"] = row.pop("attempt_no")
     row["claimed_by_worker"] = row.pop("claimed_by")
     del row["trace"]
-    if row["result"] is not None:
-        row["result"] = _redactor.redact_json(row["result"])
-    if row["last_error"] is not None:
-        row["last_error"] = knowing(params).redact_text(row["last_error"])
+    if row["result"] is not None or row["last_error"] is not None or row["progress"] is not None:
+        mask = knowing(params, marks)
+        for name in ("result", "progress"):
+            if row[name] is not None:
+                row[name] = mask.redact_json(row[name])
+        if row["last_error"] is not None:
+            row["last_error"] = mask.redact_text(row["last_error"])
     return row
 
 
@@ -152,15 +145,14 @@ class Attempt(Answer):
     artifacts: list[JsonObject]
 
     @classmethod
-    def of(cls, run: Run) -> Attempt:
-        mask = knowing(run.params)
+    def of(cls, run: Run, marks: Marks) -> Attempt:
+        """As people may see it: `marks` are those of its job's definition."""
+        shown = hidden_run(run, marks)
         return cls(
             id=run.id, job_id=run.job_id, attempt_no=run.attempt_no, status=run.status.value, worker_id=run.worker_id,
             pid=run.pid, started_at=run.started_at, finished_at=run.finished_at, exit_code=run.exit_code,
-            error_text=None if run.error is None else mask.redact_text(run.error), payload=mask.redact_json(run.params),
-            stdout_tail=None if run.stdout_tail is None else mask.redact_text(run.stdout_tail),
-            stderr_tail=None if run.stderr_tail is None else mask.redact_text(run.stderr_tail),
-            artifacts=[mask.redact_json(dict(artifact)) for artifact in run.artifacts],
+            error_text=shown.error, payload=dict(shown.params), stdout_tail=shown.stdout_tail,
+            stderr_tail=shown.stderr_tail, artifacts=[dict(artifact) for artifact in shown.artifacts],
         )  # fmt: skip
 
 

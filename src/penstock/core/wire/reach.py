@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import ConfigDict, Field
 
 from penstock.core import reach
+from penstock.core.marks import Marks
+from penstock.core.masking import hidden_params
 from penstock.core.redact import Redactor
 from penstock.core.wire.base import (
     Answer,
@@ -122,9 +125,10 @@ class Trigger(Answer):
     updated_at: Instant
 
     @classmethod
-    def of(cls, trigger: reach.Trigger) -> Trigger:
+    def of(cls, trigger: reach.Trigger, marks: Marks) -> Trigger:
+        """As people may see it: `marks` are those of its definition."""
         given = {name: getattr(trigger, name) for name in cls.model_fields}
-        return cls(**{**given, "payload_template": _redactor.redact_json(trigger.payload_template)})
+        return cls(**{**given, "payload_template": hidden_params(trigger.payload_template, marks)})
 
 
 class TriggerList(Answer):
@@ -211,9 +215,10 @@ class Event(Answer):
     created_at: Instant
 
     @classmethod
-    def of(cls, event: reach.Event) -> Event:
+    def of(cls, event: reach.Event, secrets: Iterable[str] = ()) -> Event:
+        """As people may see it: `secrets` are those of the jobs that it started."""
         given = {name: getattr(event, name) for name in cls.model_fields}
-        given["context"] = _redactor.redact_json(event.context)
+        given["context"] = _redactor.extended(secrets).redact_json(event.context)
         return cls(**{**given, "outcomes": [dict(each) for each in event.outcomes], "job_ids": list(event.job_ids)})
 
 

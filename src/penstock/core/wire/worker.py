@@ -7,6 +7,7 @@ from uuid import UUID
 
 from pydantic import Field
 
+from penstock.core.marks import NO_MARKS, Marks
 from penstock.core.nouns import Claim as ClaimNoun
 from penstock.core.wire.base import Answer, Count, Flag, Instant, JsonObject, Name, Request
 from penstock.core.wire.jobs import Progress
@@ -60,10 +61,16 @@ class Claim(Answer):
     timeout_seconds: int
     trace: dict[str, str] | None
     correlation_id: str | None
+    secret_params: list[str] = Field(default_factory=list)
+    """Where the definition's schema marks the payload as secret, as JSON pointers: mask these values in what you log."""
 
     @classmethod
-    def of(cls, claim: ClaimNoun, default_timeout: int) -> Claim:
-        same = set(cls.model_fields) - {"definition_key", "payload", "timeout_seconds", "retry_mode", "trace"}
+    def of(cls, claim: ClaimNoun, default_timeout: int, marks: Marks = NO_MARKS) -> Claim:
+        same = (
+            set(cls.model_fields)
+            - {"secret_params"}
+            - {"definition_key", "payload", "timeout_seconds", "retry_mode", "trace"}
+        )
         return cls(
             **{name: getattr(claim, name) for name in same},
             definition_key=claim.key,
@@ -71,6 +78,7 @@ class Claim(Answer):
             timeout_seconds=default_timeout if claim.timeout_seconds is None else claim.timeout_seconds,
             retry_mode=claim.retry_mode.value,
             trace=None if claim.trace is None else dict(claim.trace),
+            secret_params=marks.pointers(claim.params),
         )
 
 

@@ -132,8 +132,9 @@ def _lines(call: Call, chosen: Filter) -> Iterator[str]:
     last: UUID | None = None
     for _ in range(EXPORT_MOST // observe.MAX_PAGE):
         page = observe.listed(call.ground, call.tenant_id, chosen, observe.MAX_PAGE, 0, last)
+        marks = call.marks(*{job.definition_id for job in page})
         for job in page:
-            told = wire.Job.of(job).model_dump(mode="json", include=set(COLUMNS))
+            told = wire.Job.of(job, marks[job.definition_id]).model_dump(mode="json", include=set(COLUMNS))
             yield _line([told[name] for name in COLUMNS])
         if len(page) < observe.MAX_PAGE:
             return

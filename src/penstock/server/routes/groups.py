@@ -40,7 +40,7 @@ def create_group(call: Caller, body: wire.NewGroup) -> wire.Group:
         )  # fmt: skip
         told = {"mode": body.mode, "label": body.label, "jobs": [str(job.id) for job in made.jobs]}
         unit.audit("group.create", "group", made.id, after=told)
-        return wire.Group.of(made)
+        return wire.Group.of(made, unit.marks(*{job.definition_id for job in made.jobs}))
 
     return call.change(work, status=201)
 
@@ -49,13 +49,15 @@ def create_group(call: Caller, body: wire.NewGroup) -> wire.Group:
 def list_groups(call: Caller, query: Annotated[GroupQuery, Query()]) -> wire.GroupList:
     """Newest first."""
     found = call.groups().list(query.limit, query.offset)
-    return wire.GroupList(items=[wire.Group.of(each) for each in found])
+    marks = call.marks(*{job.definition_id for each in found for job in each.jobs})
+    return wire.GroupList(items=[wire.Group.of(each, marks) for each in found])
 
 
 @routes.get("/groups/{group_id}", Need.VIEW)
 def get_group(call: Caller, group_id: UUID) -> wire.Group:
     """A group with its jobs, each the last of its retry chain."""
-    return wire.Group.of(call.groups().get(group_id))
+    found = call.groups().get(group_id)
+    return wire.Group.of(found, call.marks(*{job.definition_id for job in found.jobs}))
 
 
 @routes.post("/groups/{group_id}/cancel", Need.OPERATE)
@@ -66,7 +68,7 @@ def cancel_group(call: Caller, group_id: UUID) -> wire.Group:
         before = unit.groups().get(group_id)
         after = unit.groups().cancel(group_id)
         unit.audit("group.cancel", "group", group_id, {"status": before.status}, {"status": after.status})
-        return wire.Group.of(after)
+        return wire.Group.of(after, unit.marks(*{job.definition_id for job in after.jobs}))
 
     return call.change(work)
 

@@ -11,11 +11,14 @@ from pydantic_core import to_json
 from penstock.core.access import Need
 from penstock.core.check import UNSET
 from penstock.core.errors import InvalidInput
-from penstock.core.redact import unmasked
+from penstock.core.marks import marks_of_schema
+from penstock.core.masking import refuse_masks
+from penstock.core.redact import MASK, unmasked
 from penstock.core.wire import jobs as wire
 from penstock.core.wire.base import MAX_INT32
 from penstock.queue import enqueue, observe
 from penstock.queue.enqueue import Options
+from penstock.queue.shown import marks_for, shown_runs
 from penstock.server.calls import Call, Unit
 from penstock.server.queries import JobListQuery, cursor_of, from_cursor, where
 from penstock.server.routing import Caller, Routes
@@ -44,19 +47,22 @@ def create_job(call: Caller, body: wire.NewJob, response: Response) -> wire.Job:
     prepared: list[NewJob] = []
 
     def work(unit: Unit) -> wire.Job:
+        if MASK in str(body.payload):
+            definition, _ = unit.ground.definition(unit.tx, call.tenant_id, body.definition_key)
+            refuse_masks(body.payload, marks_of_schema(definition.arg_schema))
         job = enqueue.enqueue_in(
             unit.ground, unit.tx, call.tenant_id, body.definition_key, body.payload, options, prepared
         )
         if prepared and job.id != prepared[0].id:
             response.status_code = 200
-            return wire.Job.of(job)
+            return unit.show(job)
         unit.audit(
             "job.create",
             "job",
             job.id,
             after={"definition_key": job.definition_key, "priority": job.priority, "dedupe_key": job.dedupe_key},
         )
-        return wire.Job.of(job)
+        return wire.Job.of(job, unit.ground.marks(call.tenant_id, body.definition_key))
 
     return call.change(work, status=201, retry_disconnects=True)
 
@@ -67,8 +73,10 @@ def list_jobs(call: Caller, query: Annotated[JobListQuery, Query()]) -> Response
     before = from_cursor(query.cursor)
     with call.read() as tx:
         found = listing.page(tx, call.tenant_id, where(query), query.limit, query.offset, before)
+        ids = {row["definition_id"]: UUID(row["definition_id"]) for row in found if row["definition_id"]}
+        marks = marks_for(tx, ids.values())
     more = cursor_of(UUID(found[-1]["id"])) if len(found) == query.limit else None
-    items = [wire.told_row(row) for row in found]
+    items = [wire.told_row(row, marks[ids.get(row["definition_id"])]) for row in found]
     body = {"items": items, "limit": query.limit, "offset": query.offset, "next_cursor": more}
     return Response(to_json(body), media_type="application/json")
 
@@ -89,7 +97,7 @@ def summarize_jobs(call: Caller) -> wire.Summary:
 @routes.get("/jobs/{job_id}", Need.VIEW)
 def get_job(call: Caller, job_id: UUID) -> wire.Job:
     """One job, secrets masked."""
-    return wire.Job.of(call.jobs().get(job_id))
+    return call.show(call.jobs().get(job_id))
 
 
 @routes.patch("/jobs/{job_id}", Need.OPERATE)
@@ -99,12 +107,14 @@ def change_job(call: Caller, job_id: UUID, body: wire.ChangeJob) -> wire.Job:
     def work(unit: Unit) -> wire.Job:
         before = unit.jobs().get(job_id)
         payload = None if body.payload is None else unmasked(body.payload, before.params)
+        if payload is not None:
+            refuse_masks(payload, unit.marks(before.definition_id)[before.definition_id])
         moment = body.scheduled_for if "scheduled_for" in body.model_fields_set else UNSET
         after = unit.jobs().update(job_id, payload, body.priority, moment)
         kept = {"payload", "priority", "scheduled_for"}
-        told = [wire.Job.of(job).model_dump(mode="json", include=kept) for job in (before, after)]
+        told = [unit.show(job).model_dump(mode="json", include=kept) for job in (before, after)]
         unit.audit("job.change", "job", job_id, *told)
-        return wire.Job.of(after)
+        return unit.show(after)
 
     return call.change(work)
 
@@ -117,7 +127,7 @@ def cancel_job(call: Caller, job_id: UUID) -> wire.Job:
         before = unit.jobs().get(job_id)
         after = unit.jobs().cancel(job_id)
         unit.audit("job.cancel", "job", job_id, {"status": before.status}, {"status": after.status})
-        return wire.Job.of(after)
+        return unit.show(after)
 
     return call.change(work)
 
@@ -131,7 +141,7 @@ def retry_job(call: Caller, job_id: UUID) -> wire.Job:
         after = unit.jobs().retry(job_id)
         told = {"status": after.status, "job_id": str(after.id)}
         unit.audit("job.retry", "job", job_id, {"status": before.status}, told)
-        return wire.Job.of(after)
+        return unit.show(after)
 
     return call.change(work)
 
@@ -144,9 +154,9 @@ def run_job_now(call: Caller, job_id: UUID) -> wire.Job:
         before = unit.jobs().get(job_id)
         after = unit.jobs().run_now(job_id)
         kept = {"scheduled_for", "waits_for"}
-        told = [wire.Job.of(job).model_dump(mode="json", include=kept) for job in (before, after)]
+        told = [unit.show(job).model_dump(mode="json", include=kept) for job in (before, after)]
         unit.audit("job.run_now", "job", job_id, *told)
-        return wire.Job.of(after)
+        return unit.show(after)
 
     return call.change(work)
 
@@ -160,7 +170,7 @@ def move_job(call: Caller, job_id: UUID, body: wire.MoveJob) -> wire.Job:
         after = unit.jobs().move(job_id, before=body.before, after=body.after, to=body.to)
         places = [{"priority": job.priority, "position": job.position} for job in (before, after)]
         unit.audit("job.move", "job", job_id, *places)
-        return wire.Job.of(after)
+        return unit.show(after)
 
     return call.change(work)
 
@@ -168,13 +178,15 @@ def move_job(call: Caller, job_id: UUID, body: wire.MoveJob) -> wire.Job:
 @routes.get("/jobs/{job_id}/attempts", Need.VIEW)
 def list_attempts(call: Caller, job_id: UUID) -> wire.AttemptList:
     """Every run of the job, first to last."""
-    return wire.AttemptList(items=[wire.Attempt.of(run) for run in call.jobs().runs(job_id)])
+    runs = call.jobs().runs(job_id)
+    marks = call.marks(*(run.definition_id for run in runs))
+    return wire.AttemptList(items=[wire.Attempt.of(run, marks[run.definition_id]) for run in runs])
 
 
 @routes.get("/jobs/{job_id}/chain", Need.VIEW)
 def list_chain(call: Caller, job_id: UUID) -> wire.JobList:
     """The job's retry chain, first to last; itself alone in requeue mode."""
-    return wire.JobList(items=[wire.Job.of(job) for job in call.jobs().chain(job_id)])
+    return wire.JobList(items=[call.show(job) for job in call.jobs().chain(job_id)])
 
 
 @routes.get("/jobs/{job_id}/why", Need.VIEW)
@@ -197,7 +209,7 @@ def logs_of(call: Call, job_id: UUID, attempt_no: int | None = None) -> wire.Log
     chosen = [run for run in runs if attempt_no in (None, run.attempt_no)]
     if not chosen:
         return wire.Logs(job_id=job_id, attempt_no=attempt_no, status=None, stdout="", stderr="", ended=False)
-    run = chosen[-1]
+    [run] = shown_runs(call.ground, chosen[-1:])
     return wire.Logs(
         job_id=job_id, attempt_no=run.attempt_no, status=run.status.value, stdout=run.stdout_tail or "",
         stderr=run.stderr_tail or "", ended=run.finished_at is not None,

@@ -12,6 +12,7 @@ from penstock.core.wire import jobs as jobs_wire
 from penstock.core.wire import reach as wire
 from penstock.core.wire.base import Name
 from penstock.queue.ground import Ground
+from penstock.queue.shown import secrets_of_jobs
 from penstock.server.calls import Call, Unit
 from penstock.server.queries import Cursored, cursor_of, from_cursor
 from penstock.server.routing import Caller, Routes
@@ -33,7 +34,7 @@ def emit_event(call: Caller, body: wire.NewEvent) -> wire.Event:
     def work(unit: Unit) -> wire.Event:
         events = Events(unit.ground, call.tenant)
         made = events.emit(body.name, body.context, correlation_id=body.correlation_id, emitted_by=call.principal.actor)
-        told = wire.Event.of(made)
+        told = wire.Event.of(made, secrets_of_jobs(unit.tx, made.job_ids))
         unit.audit("event.emit", "event", made.id, after={"name": made.name, "jobs": [str(i) for i in made.job_ids]})
         return told
 
@@ -45,13 +46,17 @@ def list_events(call: Caller, query: Annotated[EventQuery, Query()]) -> wire.Eve
     """Newest first."""
     found = Events(call.ground, call.tenant).list(query.name, query.limit, from_cursor(query.cursor))
     more = cursor_of(found[-1].id) if len(found) == query.limit else None
-    return wire.EventPage(items=[wire.Event.of(each) for each in found], next_cursor=more)
+    with call.read() as tx:
+        items = [wire.Event.of(each, secrets_of_jobs(tx, each.job_ids)) for each in found]
+    return wire.EventPage(items=items, next_cursor=more)
 
 
 @routes.get("/events/{event_id}", Need.VIEW)
 def get_event(call: Caller, event_id: UUID) -> wire.Event:
     """One event, and what each matching trigger made of it."""
-    return wire.Event.of(Events(call.ground, call.tenant).get(event_id))
+    found = Events(call.ground, call.tenant).get(event_id)
+    with call.read() as tx:
+        return wire.Event.of(found, secrets_of_jobs(tx, found.job_ids))
 
 
 def _webhooks(call: Call, ground: Ground | None = None) -> Webhooks:
@@ -133,7 +138,7 @@ def test_webhook(call: Caller, webhook_id: UUID) -> jobs_wire.Job:
     def work(unit: Unit) -> jobs_wire.Job:
         job = _webhooks(call, unit.ground).test(webhook_id)
         unit.audit("webhook.test", "webhook", webhook_id, after={"job_id": str(job.id)})
-        return jobs_wire.Job.of(job)
+        return unit.show(job)
 
     return call.change(work, status=201)
 

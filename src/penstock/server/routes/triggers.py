@@ -13,6 +13,9 @@ from pydantic import Field
 from penstock.core.access import Need
 from penstock.core.cron import Cron
 from penstock.core.errors import InvalidInput
+from penstock.core.masking import refuse_masks
+from penstock.core.reach import Trigger
+from penstock.core.redact import unmasked
 from penstock.core.wire import jobs as jobs_wire
 from penstock.core.wire import reach as wire
 from penstock.core.wire import stats as stats_wire
@@ -50,7 +53,8 @@ def _triggers(call: Call, ground: Ground | None = None) -> Triggers:
 def list_triggers(call: Caller, query: Annotated[TriggerQuery, Query()]) -> wire.TriggerList:
     """By label."""
     found = _triggers(call).list(query.trigger_type, query.limit, query.offset)
-    return wire.TriggerList(items=[wire.Trigger.of(each) for each in found])
+    marks = call.marks(*{each.definition_id for each in found})
+    return wire.TriggerList(items=[wire.Trigger.of(each, marks[each.definition_id]) for each in found])
 
 
 @routes.post("/jobs/triggers", Need.MANAGE, status_code=201)
@@ -73,11 +77,15 @@ def create_trigger(call: Caller, body: wire.NewTrigger) -> wire.Trigger:
                 body.label, str(body.cron_expr), body.definition_key, body.payload_template, timezone=timezone,
                 **given, **body.policies(),
             )  # fmt: skip
-        told = wire.Trigger.of(made)
+        told = _shown(unit, made)
         unit.audit("trigger.create", "trigger", made.id, after=told)
         return told
 
     return call.change(work, status=201)
+
+
+def _shown(where: Call | Unit, trigger: Trigger) -> wire.Trigger:
+    return wire.Trigger.of(trigger, where.marks(trigger.definition_id)[trigger.definition_id])
 
 
 def _check_kind(body: wire.NewTrigger) -> None:
@@ -115,7 +123,7 @@ def _next(at: datetime, timezone: str) -> wire.NextRun:
 @routes.get("/jobs/triggers/{trigger_id}", Need.VIEW)
 def get_trigger(call: Caller, trigger_id: UUID) -> wire.Trigger:
     """One trigger."""
-    return wire.Trigger.of(_triggers(call).get(trigger_id))
+    return _shown(call, _triggers(call).get(trigger_id))
 
 
 @routes.patch("/jobs/triggers/{trigger_id}", Need.MANAGE)
@@ -127,8 +135,13 @@ def change_trigger(call: Caller, trigger_id: UUID, body: wire.ChangeTrigger) -> 
 
     def work(unit: Unit) -> wire.Trigger:
         verbs = _triggers(call, unit.ground)
-        before = wire.Trigger.of(verbs.get(trigger_id))
-        after = wire.Trigger.of(verbs.update(trigger_id, if_version=body.version, **changes))
+        stored = verbs.get(trigger_id)
+        if "params" in changes:
+            params = unmasked(changes["params"], stored.payload_template)
+            refuse_masks(params, unit.marks(stored.definition_id)[stored.definition_id])
+            changes["params"] = params
+        before = _shown(unit, stored)
+        after = _shown(unit, verbs.update(trigger_id, if_version=body.version, **changes))
         unit.audit("trigger.change", "trigger", trigger_id, before, after)
         return after
 
@@ -141,7 +154,7 @@ def delete_trigger(call: Caller, trigger_id: UUID) -> None:
 
     def work(unit: Unit) -> wire.Trigger:
         verbs = _triggers(call, unit.ground)
-        before = wire.Trigger.of(verbs.get(trigger_id))
+        before = _shown(unit, verbs.get(trigger_id))
         verbs.delete(trigger_id)
         unit.audit("trigger.delete", "trigger", trigger_id, before)
         return before
@@ -159,7 +172,7 @@ def fire_trigger(
         verbs = _triggers(call, unit.ground)
         job = verbs.fire(trigger_id, body.payload, event=body.event, created_by=call.principal.actor)
         unit.audit("trigger.fire", "trigger", trigger_id, after={"job_id": str(job.id)})
-        return jobs_wire.Job.of(job)
+        return unit.show(job)
 
     return call.change(work, status=201)
 

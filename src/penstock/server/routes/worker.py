@@ -9,12 +9,14 @@ from uuid import UUID
 from penstock.core.access import Need
 from penstock.core.errors import Forbidden, InvalidInput, LeaseLost, NotFound
 from penstock.core.ids import derived_id
+from penstock.core.masking import hidden_outcome, says_something
 from penstock.core.nouns import Claim
 from penstock.core.outcomes import Canceled, Evidence, Failed, Outcome, Skipped, Snoozed, Succeeded, TimedOut
 from penstock.core.payload import plain, storable
 from penstock.core.wire import worker as wire
 from penstock.queue import bounds, record
 from penstock.queue import claim as claiming
+from penstock.queue.shown import mask_of_job
 from penstock.server.calls import Call
 from penstock.server.routing import Caller, Routes
 from penstock.store import claims, remote
@@ -42,7 +44,8 @@ def claim_jobs(call: Caller, body: wire.ClaimRequest) -> wire.Claims:
             break
         time.sleep(min(POLL, max(0.0, deadline - time.monotonic())))
     default = call.ground.config.default_timeout_seconds
-    return wire.Claims(items=[wire.Claim.of(each, default) for each in taken])
+    marks = call.marks(*{each.definition_id for each in taken})
+    return wire.Claims(items=[wire.Claim.of(each, default, marks[each.definition_id]) for each in taken])
 
 
 def _appear(call: Call, body: wire.ClaimRequest, queues: list[str] | None) -> None:
@@ -146,10 +149,18 @@ def heartbeat_jobs(call: Caller, body: wire.BeatMany) -> wire.BeatenMany:
 
 def _note(tx: Tx, job_id: UUID, run_id: UUID, said: wire.KeptRun | wire.Beat) -> None:
     """Write down what a run said with its heartbeat, such that both databases can hold it."""
-    if said.progress is not None:
-        claims.report_progress(tx, job_id, run_id, storable(said.progress.model_dump()))
-    if said.stdout_tail is not None or said.stderr_tail is not None:
-        claims.report_tails(tx, job_id, run_id, _text(said.stdout_tail), _text(said.stderr_tail))
+    if said.progress is None and said.stdout_tail is None and said.stderr_tail is None:
+        mask = None
+    else:
+        mask = mask_of_job(tx, job_id)
+    if said.progress is not None and mask is not None:
+        claims.report_progress(tx, job_id, run_id, mask.redact_json(storable(said.progress.model_dump())))
+    if (said.stdout_tail is not None or said.stderr_tail is not None) and mask is not None:
+        tails = [
+            None if each is None else mask.redact_text(each)
+            for each in (_text(said.stdout_tail), _text(said.stderr_tail))
+        ]
+        claims.report_tails(tx, job_id, run_id, *tails)
     if said.pid is not None:
         claims.report_pid(tx, job_id, run_id, said.pid)
 
@@ -205,6 +216,8 @@ def _evidence(body: wire.RunEvidence) -> Evidence:
 def _close(call: Call, job_id: UUID, run_id: UUID, outcome: Outcome) -> wire.Recorded:
     with call.read() as tx:
         worker = _held(call, tx, job_id).claimed_by or ""
+        if says_something(outcome):
+            outcome = hidden_outcome(outcome, mask_of_job(tx, job_id))
     lost = record.finish_many(call.ground, [(job_id, run_id, outcome)], worker)
     if lost:
         raise LeaseLost([run_id])

@@ -51,6 +51,7 @@ definitions = Table(
     Column("runner", Text, nullable=False),
     Column("queue", Text, nullable=False),
     Column("arg_schema", JsonDoc, nullable=False),
+    Column("secret_marks", JsonDoc),  # outlines of this and earlier schemas that mark secrets; NULL: none ever did
     Column("default_params", JsonDoc, nullable=False),
     Column("timeout_seconds", Integer, nullable=False),
     Column("max_attempts", Integer, nullable=False),
