@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from penstock import Penstock
+from penstock import Penstock, Succeeded
 from penstock.core.errors import InvalidInput
 from penstock.run.account import Account
+from penstock.run.command import CommandRunner
 from penstock.run.commands import Command, load_commands
 from penstock.run.exposure import exposures, may_read
+from penstock.run.guardian import guardian
+from tests.run.support import Desk, claim
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root may start programs as another user")
 
@@ -125,3 +128,28 @@ def test_a_process_of_the_same_user_sees_nothing_in_proc(look: str) -> None:
         check=False,
     )
     assert made.returncode == 0, made.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc elsewhere")
+def test_no_descriptor_of_the_worker_is_inherited(tmp_path: Path) -> None:
+    """Not even one that may be inherited: neither by a command, nor by the process that watches over commands."""
+    secret = tmp_path / "secret"
+    secret.write_text("s3cr3t")
+    handle = os.open(secret, os.O_RDONLY)
+    os.set_inheritable(handle, True)
+    try:
+        path = tmp_path / "commands.toml"
+        path.write_text(
+            "[commands.look]\nargv = ['/bin/sh', '-c', 'ls -l /proc/$$/fd; ls -l /proc/$1/fd', 'sh', '{guardian}']\n"
+        )
+        keeper = guardian()
+        keeper.ready()
+        assert keeper._process is not None
+        desk, order = Desk(), claim("look", {"guardian": keeper._process.pid})
+        outcome = CommandRunner(load_commands(path)).run(order, desk)
+    finally:
+        os.close(handle)
+    assert isinstance(outcome, Succeeded), outcome
+    told = outcome.evidence.stdout_tail or ""
+    assert str(secret) not in told
+    assert {line.split()[8] for line in told.splitlines() if " -> " in line} == {"0", "1", "2"}, told

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
@@ -10,6 +12,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from penstock import Penstock
 from penstock.server import Settings, create_app
+from penstock.server.tracing import Traced
 from tests.server.support import Loop, World
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -46,3 +49,14 @@ def test_with_tracing_the_job_continues_the_requests_span(url: str, loop: Loop, 
         assert span.name == "POST /api/v1/jobs"
         assert kept["traceparent"].split("-")[2] == f"{span.context.span_id:016x}"
         assert kept["traceparent"].split("-")[1] == PARENT.split("-")[1]
+
+
+def test_a_span_quotes_nothing_of_an_error(loop: Loop, spans: InMemorySpanExporter) -> None:
+    async def broken(_scope: Any, _receive: Any, _send: Any) -> None:
+        raise ValueError("the code is 4711-of-the-vault")
+
+    before = len(spans.get_finished_spans())
+    with pytest.raises(ValueError, match="4711"):
+        loop.run(Traced(broken)({"type": "http", "method": "GET", "headers": []}, None, None))  # type: ignore[arg-type]
+    [span] = spans.get_finished_spans()[before:]
+    assert "4711" not in span.to_json() and span.status.description == "ValueError"

@@ -32,7 +32,10 @@ class Traced:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         parent = self._propagate.extract(headers)
         kind = self._trace.SpanKind.SERVER
-        with self._tracer.start_as_current_span(str(scope["method"]), context=parent, kind=kind) as span:
+        # Without the exception's text: it may quote params, and a trace goes to another system
+        with self._tracer.start_as_current_span(
+            str(scope["method"]), context=parent, kind=kind, record_exception=False, set_status_on_exception=False
+        ) as span:
 
             async def tell(message: Message) -> None:
                 if message["type"] == "http.response.start":
@@ -41,7 +44,11 @@ class Traced:
                     span.set_attribute("http.response.status_code", message["status"])
                 await send(message)
 
-            await self.app(scope, receive, tell)
+            try:
+                await self.app(scope, receive, tell)
+            except BaseException as error:
+                span.set_status(self._trace.StatusCode.ERROR, type(error).__name__)
+                raise
 
 
 def current_trace() -> dict[str, str] | None:
