@@ -31,6 +31,8 @@ test: ui check ui-test
 # program that shows that it is there. Another neighbour is one more line.
 neighbours:
 	tools/neighbour pgbouncer pgbouncer
+	tools/neighbour nginx nginx-light
+	tools/neighbour caddy caddy
 
 # What a pooler does not do: pass on a server's setting from the URL, and LISTEN.
 NOT_POOLED := --deselect 'tests/conformance/test_bad_database.py::test_a_read_only_database[postgresql]' \

@@ -40,7 +40,7 @@ def test_a_body_has_one_deadline_for_all_its_pieces() -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
 
     edge = Edge(app, Settings(body_timeout=0.2))
-    asyncio.run(edge({"type": "http", "headers": [], "scheme": "http"}, receive, send))  # type: ignore[arg-type]
+    asyncio.run(edge({"type": "http", "headers": [], "scheme": "http", "path": "/"}, receive, send))  # type: ignore[arg-type]
     assert sent[0]["status"] == 408
     assert pieces < PIECES
 

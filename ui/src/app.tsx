@@ -4,6 +4,7 @@ import { Navigate, Route, Routes, useLocation } from "react-router";
 
 import { SESSION, SessionProvider, useWhoAmI } from "./api/session";
 import { Layout } from "./layout";
+import { ROOT } from "./lib/root";
 import { SignIn } from "./screens/signin";
 import { Empty, Fault, Skeleton } from "./ui/panel";
 
@@ -24,7 +25,7 @@ const SCREENS = {
 };
 
 // The screen in the address is fetched beside the session, not after it.
-const [, , , first, id] = location.pathname.split("/");
+const [, , , first, id] = location.pathname.slice(ROOT.length).split("/");
 const wanted = id === undefined ? first : first?.replace(/s$/, "");
 if (wanted !== undefined && wanted in SCREENS) void SCREENS[wanted as keyof typeof SCREENS]();
 

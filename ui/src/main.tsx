@@ -10,6 +10,7 @@ import { BrowserRouter } from "react-router";
 
 import { Problem } from "./api/problem";
 import { App } from "./app";
+import { ROOT } from "./lib/root";
 import { applyTheme, ThemeProvider } from "./lib/theme";
 import { Toasts } from "./ui/float";
 
@@ -35,7 +36,7 @@ createRoot(root).render(
       <QueryClientProvider client={queries}>
         <ThemeProvider>
           <Toasts>
-            <BrowserRouter>
+            <BrowserRouter basename={ROOT || "/"}>
               <App />
             </BrowserRouter>
           </Toasts>

@@ -20,6 +20,10 @@ from penstock.queue.access import BOOTSTRAP, create_token, ensure_bootstrap, lis
 
 Host = Annotated[str, typer.Option(envvar="PENSTOCK_HOST", help="The address to listen on.")]
 Port = Annotated[int, typer.Option(envvar="PENSTOCK_PORT", min=0, max=65535, help="The port; 0 takes a free one.")]
+RootPath = Annotated[
+    str | None,
+    typer.Option(envvar="PENSTOCK_ROOT_PATH", help="The path below which a proxy serves Penstock, such as /penstock."),
+]
 Commands = Annotated[Path | None, typer.Option(help="The commands file: what each key runs.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log every request and every run.")]
 JsonLogs = Annotated[bool | None, typer.Option("--json-logs/--human-logs", help="How to log.")]
@@ -36,6 +40,7 @@ def api(
         Path | None, typer.Option(help="The workers' commands file: params are checked by it when a job is enqueued.")
     ] = None,
     pipeline: Pipelines = None,
+    root_path: RootPath = None,
     verbose: Verbose = False,
     json_logs: JsonLogs = None,
     database_url: DatabaseUrl = None,
@@ -46,7 +51,7 @@ def api(
     with open_app_patiently(database_url, app) as made:
         if commands is not None:
             made.use_commands(commands)
-        server = Server(made, host, port, pipeline)
+        server = Server(made, host, port, pipeline, root_path)
         out().print(f"Penstock's API is at {server.address}/api/v1", markup=False)
         server.run()
 
@@ -58,6 +63,7 @@ def up(
     commands: Commands = None,
     concurrency: Annotated[int, typer.Option("--concurrency", "-c", min=1, help="Runs at a time.")] = 8,
     pipeline: Pipelines = None,
+    root_path: RootPath = None,
     verbose: Verbose = False,
     json_logs: JsonLogs = None,
     database_url: DatabaseUrl = None,
@@ -66,7 +72,7 @@ def up(
     configure_logs(verbose, json_logs)
     keep_secrets()
     with open_app_patiently(database_url, app) as made:
-        server = Server(made, host, port, pipeline)
+        server = Server(made, host, port, pipeline, root_path)
         parts = _parts(made, commands, concurrency, pipeline or [])
         try:
             out().print(f"Penstock is up at {server.address}", markup=False)
@@ -102,7 +108,9 @@ def _code(app: Penstock) -> str:
 class Server:
     """uvicorn on a socket that is bound at once, so that the address is known and a taken port is told plainly."""
 
-    def __init__(self, app: Penstock, host: str, port: int, pipelines: list[str] | None) -> None:
+    def __init__(
+        self, app: Penstock, host: str, port: int, pipelines: list[str] | None, root_path: str | None = None
+    ) -> None:
         try:
             import uvicorn
 
@@ -114,11 +122,13 @@ class Server:
         settings = Settings.from_environment()
         if pipelines:
             settings = replace(settings, pipelines=tuple(pipelines))
+        if root_path is not None:
+            settings = replace(settings, root_path=root_path.rstrip("/"))
         if settings.bootstrap_token:
             ensure_bootstrap(app.ground, settings.bootstrap_token)
         self._socket = _listen(host, port)
         bound = self._socket.getsockname()[1]
-        self.address = f"http://{f'[{host}]' if ':' in host else host}:{bound}"
+        self.address = f"http://{f'[{host}]' if ':' in host else host}:{bound}{settings.root_path}"
         self._server = uvicorn.Server(uvicorn_config(create_app(app, settings)))
 
     def run(self) -> None:

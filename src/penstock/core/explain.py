@@ -137,7 +137,7 @@ _ALL = (
     ("http_error", "The request was refused.", "See the status and the message.", "reference/http.md"),
     ("method_not_allowed", "This address does not take that method.", "The header `Allow` has those it takes.", "reference/http.md"),
     ("ambiguous_length", "The request says its length twice, with Content-Length and with Transfer-Encoding. Nothing was read of it, and the "
-     "connection was closed.", "Send one of the two. If your client does, look at the proxies between it and the service.", "reference/http.md"),
+     "connection was closed.", "Send one of the two. If your client does, look at the proxies between it and the service.", "howto/reverse-proxy.md"),
     ("too_many_connections", "As many connections as may be open are busy with requests, of this address or in all.",
      "Close streams that nobody reads, and try again. Behind a proxy, name it in `PENSTOCK_TRUSTED_PROXIES`; else raise "
      "`PENSTOCK_CONNECTIONS_PER_ADDRESS` or `PENSTOCK_MAX_CONNECTIONS`.", "reference/settings.md"),

@@ -99,6 +99,8 @@ def _sign_ins(penstock: Penstock, settings: Settings) -> Any:
 
 def _document(app: FastAPI) -> dict[str, Any]:
     document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+    if root := app.state.settings.root_path:
+        document["servers"] = [{"url": root}]
     components = document.setdefault("components", {})
     schemas = components.setdefault("schemas", {})
     problem = problems.ProblemModel.model_json_schema(ref_template="#/components/schemas/{model}")

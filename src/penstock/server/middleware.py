@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.core.forwarded import Proxies
 from penstock.server.origin import resolve
-from penstock.server.problems import Problem, render, unexpected
+from penstock.server.problems import Problem, render, root_path, unexpected
 from penstock.server.settings import Settings
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,100}")
@@ -97,6 +97,7 @@ class Edge:
         given = headers.get(b"x-request-id", b"")
         request_id = given.decode() if _REQUEST_ID.fullmatch(given) else uuid4().hex
         resolve(scope, self._proxies)
+        path = self._rooted(scope)
         scope["state"]["request_id"] = request_id
         began, status = time.perf_counter(), 0
         started = False
@@ -117,7 +118,7 @@ class Edge:
             await send(message)
 
         try:
-            refusal = self._refusal(headers) if not crowded or scope["path"].startswith(HEALTH) else _crowded()
+            refusal = self._refusal(headers) if not crowded or path.startswith(HEALTH) else _crowded()
             if refusal is not None:
                 raise refusal
             await self.app(scope, self._bounded(receive), send_safely)
@@ -134,6 +135,20 @@ class Edge:
             await answer(scope, receive, send_safely)
         finally:
             _tell(scope, status, began, request_id)
+
+    def _rooted(self, scope: Scope) -> str:
+        """Let the scope have the root path, whether the proxy took it off or not. Return the path below it."""
+        root, path = self.settings.root_path, str(scope["path"])
+        if not root:
+            return path
+        root_path.set(root)
+        scope["root_path"] = root
+        if path == root or path.startswith(f"{root}/"):
+            return path[len(root) :] or "/"
+        scope["path"] = root + path
+        if scope.get("raw_path") is not None:
+            scope["raw_path"] = root.encode() + scope["raw_path"]
+        return path
 
     def _refusal(self, headers: dict[bytes, bytes]) -> Problem | None:
         length = headers.get(b"content-length")

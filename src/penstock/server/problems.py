@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import structlog
@@ -19,6 +20,8 @@ from penstock.core.quota import QUOTAS
 from penstock.pipeline.errors import JobTransitionError, PipelineError
 
 MEDIA_TYPE = "application/problem+json"
+root_path: ContextVar[str] = ContextVar("penstock_root_path", default="")
+"""The path below which the service of the request at hand is seen."""
 MAX_FAULTS = 20
 
 TITLES = {
@@ -105,7 +108,7 @@ def render(
     quota: Mapping[str, Any] | None = None,
 ) -> Response:
     body: dict[str, Any] = {
-        "type": f"/help/errors/{code}",
+        "type": f"{root_path.get()}/help/errors/{code}",
         "title": TITLES.get(status, "Error"),
         "status": status,
         "detail": detail,

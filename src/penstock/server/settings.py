@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
@@ -21,6 +22,7 @@ from penstock.core.urls import is_safe_url
 
 PREFIX = "PENSTOCK_"
 MIN_BOOTSTRAP = 20
+_ROOT_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ class Settings:
     trusted_proxies: tuple[str, ...] = ()
     """Addresses and networks (CIDR) of the proxies in front of the service. Their `X-Forwarded-For`, `X-Forwarded-Proto` and
     `Forwarded` headers are believed; nobody else's are, also not those of this machine."""
+    root_path: str = ""
+    """The path below which a proxy serves Penstock, such as `/penstock`. The proxy may pass it on or take it off."""
     public_docs: str = "on"
     """`off` takes `/api/v1/openapi.json` and the pages under `/help` away."""
     hsts: str = "max-age=31536000; includeSubDomains"
@@ -121,6 +125,10 @@ class Settings:
                 "python -c 'import secrets; print(secrets.token_urlsafe(32))'"
             )
         Proxies.of(self.trusted_proxies)
+        if not _ROOT_PATH.fullmatch(self.root_path):
+            raise InvalidInput(
+                f"root_path is {self.root_path!r}; expected a path such as /penstock, without a slash at its end."
+            )
         if self.public_docs not in ("on", "off"):
             raise InvalidInput(f"public_docs is {self.public_docs!r}; expected on or off.")
         if not self.hsts.isascii() or not self.hsts.isprintable():

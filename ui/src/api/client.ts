@@ -1,5 +1,6 @@
 import createClient, { type Client } from "openapi-fetch";
 
+import { ROOT } from "../lib/root";
 import { Problem, Unreachable } from "./problem";
 import type { components, paths } from "./schema";
 
@@ -28,7 +29,7 @@ const clients = new Map<string | null, Api>();
 export function apiFor(tenant: string | null): Api {
   let found = clients.get(tenant);
   if (!found) {
-    found = createClient<paths>({ baseUrl: location.origin, credentials: "same-origin" });
+    found = createClient<paths>({ baseUrl: location.origin + ROOT, credentials: "same-origin" });
     found.use({
       onRequest({ request }) {
         for (const [name, value] of Object.entries(headersFor(tenant))) request.headers.set(name, value);

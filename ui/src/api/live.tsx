@@ -1,5 +1,6 @@
 import { createContext, type ReactNode, useContext, useEffect, useMemo, useRef, useState } from "react";
 
+import { ROOT } from "../lib/root";
 import { headersFor } from "./client";
 import { useScope } from "./session";
 import { messages } from "./sse";
@@ -56,7 +57,7 @@ async function follow(tenant: string | null, stop: AbortSignal, setOn: (on: bool
   while (!stop.aborted) {
     try {
       const headers = { ...headersFor(tenant), Accept: "text/event-stream", ...(last ? { "Last-Event-ID": last } : {}) };
-      const answer = await fetch("/api/v1/stream", { headers, credentials: "same-origin", signal: stop });
+      const answer = await fetch(`${ROOT}/api/v1/stream`, { headers, credentials: "same-origin", signal: stop });
       if (answer.status === 401) window.dispatchEvent(new Event("penstock:signed-out"));
       if (!answer.ok || !answer.body) throw new Error(`stream answered ${answer.status}`);
       setOn(true);

@@ -1,6 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 
+import { ROOT } from "../lib/root";
 import { headersFor, type Job, type Schemas, taken } from "./client";
 import { useScope } from "./session";
 import { messages } from "./sse";
@@ -23,7 +24,7 @@ export function useLog(job: Job, attempt: number | null): Log | undefined {
     if (!running) return;
     const stop = new AbortController();
     const follow = async () => {
-      const answer = await fetch(`/api/v1/jobs/${encodeURIComponent(job.id)}/logs/stream`, { headers: headersFor(header), credentials: "same-origin", signal: stop.signal });
+      const answer = await fetch(`${ROOT}/api/v1/jobs/${encodeURIComponent(job.id)}/logs/stream`, { headers: headersFor(header), credentials: "same-origin", signal: stop.signal });
       if (!answer.ok || !answer.body) return;
       for await (const message of messages(answer.body)) if (message.event === "log") setLive(JSON.parse(message.data) as Log);
     };

@@ -4,6 +4,7 @@ import { useNavigate } from "react-router";
 
 import { apiFor, taken } from "../api/client";
 import { SESSION, signIn } from "../api/session";
+import { ROOT } from "../lib/root";
 import { Button } from "../ui/button";
 import { TextField } from "../ui/form";
 import { Mark } from "../ui/mark";
@@ -13,7 +14,7 @@ import css from "./signin.module.css";
 /** The secret of a sign-in link (`/sign-in#…` or `#token=…`), taken out of the address at once so that it stays in no history. */
 function secretFromAddress(): string | null {
   const hash = decodeURIComponent(location.hash.slice(1));
-  const found = new URLSearchParams(hash).get("token") ?? (location.pathname === "/sign-in" ? hash : "");
+  const found = new URLSearchParams(hash).get("token") ?? (location.pathname === `${ROOT}/sign-in` ? hash : "");
   if (hash !== "") history.replaceState(null, "", location.pathname + location.search);
   return found === "" ? null : found;
 }
