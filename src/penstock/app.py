@@ -16,7 +16,7 @@ from sqlalchemy import Engine
 from penstock.core.caller import OWN
 from penstock.core.clock import Clock
 from penstock.core.config import Config
-from penstock.core.errors import Conflict, InvalidInput
+from penstock.core.errors import Conflict, InvalidInput, UnknownTenant
 from penstock.core.nouns import Definition, Health, Job, Reservation
 from penstock.core.outcomes import Fatal
 from penstock.core.reach import Event
@@ -261,14 +261,10 @@ class Penstock:
         """Ask for work: priority, scheduled_for (or delay in seconds), dedupe_key, correlation_id, queue, source,
         source_ref, created_by, max_attempts, adhoc. With `connection`, in the caller's own transaction."""
         self._ensure_defined(key, connection)
-        tenant_id = self.ground.tenant_id(tenant or self.tenant)
-        return enqueue.enqueue(
-            self.ground,
-            tenant_id,
-            key,
-            {} if params is None else params,
-            Options(**options) if options else enqueue.DEFAULTS,
-            connection,
+        given = {} if params is None else params
+        chosen = Options(**options) if options else enqueue.DEFAULTS
+        return self._for_tenant(
+            tenant, lambda tenant_id: enqueue.enqueue(self.ground, tenant_id, key, given, chosen, connection)
         )
 
     def enqueue_many(
@@ -282,8 +278,23 @@ class Penstock:
     ) -> list[UUID]:
         """Ask for many at once: all or none, in order. Answers their ids."""
         self._ensure_defined(key, connection)
-        tenant_id = self.ground.tenant_id(tenant or self.tenant)
-        return enqueue.enqueue_many(self.ground, tenant_id, key, many, Options(**options), connection)
+        given = many if isinstance(many, Sequence) else list(many)
+        chosen = Options(**options)
+        return self._for_tenant(
+            tenant, lambda tenant_id: enqueue.enqueue_many(self.ground, tenant_id, key, given, chosen, connection)
+        )
+
+    def _for_tenant(self, slug: str | None, work: Callable[[UUID], R]) -> R:
+        """Do it for a tenant by its slug. If that tenant was deleted and there is another one of this slug now, for that one."""
+        name = slug or self.tenant
+        tenant_id = self.ground.tenant_id(name)
+        try:
+            return work(tenant_id)
+        except UnknownTenant:
+            self.ground.forget_tenant(name)
+            if self.ground.tenant_id(name) == tenant_id:
+                raise
+        return work(self.ground.tenant_id(name))
 
     def emit(
         self, name: str, context: Mapping[str, Any] | None = None, *, connection: Any = OWN, **options: Any

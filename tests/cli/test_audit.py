@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -54,3 +55,19 @@ def test_head_and_verify(penstock: Shell, entries: Penstock, tmp_path: Path) -> 
     assert found.code == 4 and "removed" in found.out
     kept.write_text("{}\n")
     assert penstock("audit", "verify", "--head", str(kept)).code == 2
+
+
+def test_delete_a_tenant(penstock: Shell, app: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
+    app.tenants.create("acme")
+    app.enqueue("resize", tenant="acme")
+    monkeypatch.setattr("sys.stdin", io.StringIO("acm\n"))
+    assert penstock("tenants", "delete", "acme").code == 1
+    assert [tenant.slug for tenant in app.tenants.list()] == ["acme", "default"]
+    told = penstock.well("tenants", "delete", "acme", "--yes", "--json").json
+    assert told["slug"] == "acme" and told["erased"]["jobs"] == 1
+    assert penstock("tenants", "delete", "acme", "--yes").code == 1
+    app.tenants.create("bolt")
+    monkeypatch.setattr("sys.stdin", io.StringIO("bolt\n"))
+    assert "bolt" in penstock.well("tenants", "delete", "bolt").out
+    assert [tenant.slug for tenant in app.tenants.list()] == ["default"]
+    assert len(penstock.well("audit", "list", "--operator", "--action", "tenant.delete", "--json").json) == 2

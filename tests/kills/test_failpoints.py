@@ -15,8 +15,8 @@ from penstock.store import failpoints
 from tests.kills.work import live, prepare
 from tests.support.children import Child, start
 
-SEAMS = [name for name in failpoints.NAMES if not name.startswith(("worker.", "tick."))]
-"""The store's and the queue's. The worker's and the scheduler's are killed by their own tests."""
+SEAMS = [name for name in failpoints.NAMES if not name.startswith(("worker.", "tick.", "erase."))]
+"""The store's and the queue's. The worker's, the scheduler's and those of a deletion are killed by their own tests."""
 
 SQLITE_ONLY = {"claim.after_update", "claim.after_runs", "finish.after_jobs", "finish.after_runs"}
 """On PostgreSQL these are inside one statement: there is nothing between them to be killed at."""

@@ -106,6 +106,8 @@ ROUTES: dict[tuple[str, str], Route] = {
     ("GET", "/api/v1/admin/audit"): Route("admin"),
     ("GET", "/api/v1/admin/audit/export"): Route("admin"),
     ("GET", "/api/v1/admin/audit/head"): Route("admin"),
+    ("DELETE", "/api/v1/admin/tenants/{slug}"): Route("admin"),
+    ("GET", "/api/v1/admin/deletions/{tenant_id}"): Route("admin"),
     ("GET", "/api/v1/admin/tenants"): Route("admin"),
     ("POST", "/api/v1/admin/tenants"): Route("admin", {"slug": "default"}),
     ("PATCH", "/api/v1/admin/tenants/{slug}"): Route("admin", {"name": "N"}, names={"slug": "no-such-tenant"}),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from penstock.cli._common import AsJson, DatabaseUrl, open_app, out
-from penstock.cli._show import print_json, print_table
+from penstock.cli._common import AsJson, DatabaseUrl, err, fail, open_app, out
+from penstock.cli._show import print_facts, print_json, print_table
 from penstock.core.nouns import Tenant
 from penstock.core.quota import QUOTAS, parsed
+from penstock.core.tenancy import Deletion
 
 Quotas = Annotated[
     list[str] | None,
@@ -113,3 +116,33 @@ def _show(tenant: Tenant) -> None:
         limit = tenant.quotas.get(name, "default")
         lines.append((f"quota {name}", "unlimited" if limit is None else limit))
     print_table((tenant.slug, ""), lines, "")
+
+
+@app.command()
+def delete(
+    slug: Annotated[str, typer.Argument(help="The tenant to delete for good.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for the name once more.")] = False,
+    timeout: Annotated[float | None, typer.Option(min=0, help="Seconds to wait; workers go on after that.")] = None,
+    as_json: AsJson = False,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Close a tenant and erase everything of it: jobs, runs, schedules, webhooks, tokens, its audit. This cannot be undone."""
+    with open_app(database_url) as made:
+        made.tenants.get(slug)
+        if not yes and typer.prompt(f"Type {slug} to delete the tenant and everything of it", err=True) != slug:
+            fail("That is not its name; nothing was deleted.")
+        columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+        with Progress(*columns, console=err(), transient=True, disable=not sys.stderr.isatty()) as progress:
+            task = progress.add_task("Closing …", total=None)
+
+            def told(deletion: Deletion) -> None:
+                progress.update(task, description=f"Erased {sum(deletion.erased.values()):,} rows …")
+
+            certificate = made.tenants.delete(slug, requested_by="command line", timeout=timeout, progress=told)
+    if as_json:
+        print_json(certificate.told())
+        return
+    out().print(f"The tenant {certificate.slug} ({certificate.tenant_id}) is deleted.", markup=False)
+    facts = [(f"{name} erased", number) for name, number in sorted(certificate.erased.items())]
+    head = f"entry {certificate.audit_seq}, hash {certificate.audit_hash}" if certificate.audit_hash else "empty"
+    print_facts([*facts, ("log files removed here", certificate.log_files), ("its audit ended with", head)])

@@ -11,7 +11,7 @@ from uuid import UUID
 from pydantic import BaseModel
 
 from penstock.core.errors import Fault, PenstockError
-from penstock.core.wire import access, groups, reach, sign_in, stats, worker
+from penstock.core.wire import access, groups, reach, sign_in, stats, tenancy, worker
 from penstock.core.wire import audit as audited
 from penstock.core.wire import definitions as defined
 from penstock.core.wire import jobs as work
@@ -194,6 +194,19 @@ class Calls:
         """name, timezone, weight, max_running, quotas, min_priority, max_priority, is_active."""
         body = defined.ChangeTenant(**changes).model_dump(mode="json", exclude_unset=True)
         return Ask("PATCH", f"{API}/admin/tenants/{slug}", _model(defined.Tenant), body)
+
+    @staticmethod
+    def delete_tenant(slug: str, confirm: str) -> Ask[tenancy.Deletion]:
+        """Close a tenant and have everything of it erased. `confirm` is the slug once more."""
+        ask = Ask(
+            "DELETE", f"{API}/admin/tenants/{slug}", _model(tenancy.Deletion), query={"confirm": confirm}, safe=True
+        )
+        return ask
+
+    @staticmethod
+    def deletion(tenant_id: Id) -> Ask[tenancy.Deletion]:
+        """How far the deletion of a tenant is, or its certificate."""
+        return _get(f"/admin/deletions/{tenant_id}", _model(tenancy.Deletion))
 
     @staticmethod
     def create_token(role: str, label: str, tenant: str | None = None, **options: Any) -> Ask[access.CreatedToken]:

@@ -16,7 +16,7 @@ from penstock.core.nouns import Definition, Tenant
 from penstock.core.payload import compile_schema, plain, require_object
 from penstock.core.status import RetryMode, one_of
 from penstock.queue.ground import Ground
-from penstock.store import definitions, order, queues, tenants
+from penstock.store import definitions, erase, order, queues, tenants
 from penstock.store.database import Database, Tx
 from penstock.store.unit import beside
 
@@ -317,6 +317,8 @@ def update_tenant(ground: Ground, slug: str, **values: Any) -> Tenant:
         before = tenants.by_id(tx, tenant_id, lock=True)
         if before is None:
             raise NotFound("tenant", slug)
+        if erase.deletion(tx, tenant_id) is not None:
+            raise Conflict(f"The tenant {slug!r} is being deleted; that cannot be undone.")
         wanted = dict(values)
         if "quotas" in wanted:
             wanted["quotas"] = quota.changed(before.quotas, wanted["quotas"])

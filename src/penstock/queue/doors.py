@@ -20,7 +20,8 @@ from penstock.core.masking import hidden_outcome, says_something
 from penstock.core.nouns import Claim, Definition, Group, Job, Reservation, Run, Tenant, Why
 from penstock.core.outcomes import Outcome
 from penstock.core.redact import Redactor
-from penstock.queue import audit, cancel, claim, define, group, observe, order, record, reserve
+from penstock.core.tenancy import Certificate, Deletion
+from penstock.queue import audit, cancel, claim, define, erase, group, observe, order, record, reserve
 from penstock.queue.enqueue import Options
 from penstock.queue.ground import Ground
 from penstock.queue.observe import Summary
@@ -208,6 +209,23 @@ class Tenants:
     def update(self, slug: str, **values: Any) -> Tenant:
         """Change a tenant. Quotas that are not named stay as they are; "default" forgets what was set."""
         return define.update_tenant(self.ground, slug, **values)
+
+    def delete(
+        self,
+        slug: str,
+        *,
+        requested_by: str = "python",
+        timeout: float | None = None,
+        progress: Callable[[Deletion], None] | None = None,
+    ) -> Certificate:
+        """Delete a tenant and everything of it, and return the certificate.
+
+        The tenant is closed at once: it takes no jobs, its tokens and sessions end, its schedules stop. Runs under way are asked to
+        stop, and have as long as their leases. Then all its rows are erased in batches. If this process dies, workers go on.
+        Raises Busy if it takes longer than `timeout` seconds; call it again to go on waiting.
+        """
+        check.text("requested_by", requested_by)
+        return erase.delete(self.ground, slug, requested_by, timeout, progress or erase.silent)
 
 
 class Audit(Door):

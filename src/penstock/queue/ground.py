@@ -19,6 +19,9 @@ from penstock.store import definitions, queues, quotas, tenants
 from penstock.store.database import Database, Tx
 from penstock.store.hot import Gate
 
+TENANT_SECONDS = 5.0
+"""How long the id of a slug is remembered: a tenant may be deleted, and its slug given to another."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ended:
@@ -69,11 +72,13 @@ class Ground:
     """How full the queues of tenants were that have a quota of queued jobs, when we last looked."""
     _bounds: dict[UUID, tuple[float, Bounds]] = field(default_factory=dict)
     _tenants: dict[str, UUID] = field(default_factory=lambda: {"default": DEFAULT_TENANT_ID})
+    _looked_up: dict[str, float] = field(default_factory=dict)
     _definitions: dict[tuple[UUID, str], tuple[Definition, Validator]] = field(default_factory=dict)
 
     def tenant_id(self, slug: str, tx: Tx | None = None) -> UUID:
-        if slug in self._tenants:
-            return self._tenants[slug]
+        known = self.known_tenant(slug)
+        if known is not None:
+            return known
         if not isinstance(slug, str) or not slug.isprintable():
             raise UnknownTenant(str(slug))
         if tx is None:
@@ -84,6 +89,7 @@ class Ground:
         if found is None:
             raise UnknownTenant(slug)
         self._tenants[slug] = found.id
+        self._looked_up[slug] = time.monotonic()
         return found.id
 
     def bounds(self, tenant_id: UUID, tx: Tx | None = None) -> Bounds:
@@ -108,6 +114,20 @@ class Ground:
     def forget_bounds(self) -> None:
         self._bounds.clear()
         self.queued.clear()
+
+    def known_tenant(self, slug: str) -> UUID | None:
+        """Return the tenant's id if it was looked up a moment ago. On an engine that is not ours it is remembered for longer: there we
+        do not open a transaction beside the caller's."""
+        known = self._tenants.get(slug)
+        if known is None or known == DEFAULT_TENANT_ID or not self.db.owns_engine:
+            return known
+        return known if time.monotonic() - self._looked_up.get(slug, 0.0) < TENANT_SECONDS else None
+
+    def forget_tenant(self, slug: str) -> None:
+        """Look the tenant up again: it was deleted, and another one may have its slug."""
+        self._tenants.pop(slug, None)
+        self._tenants.setdefault("default", DEFAULT_TENANT_ID)
+        self._definitions.clear()
 
     def require_queue(self, tx: Tx, name: str) -> None:
         """Raise unless the queue exists: jobs in a queue whose name was mistyped would wait forever."""

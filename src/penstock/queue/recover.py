@@ -12,7 +12,7 @@ from uuid import UUID
 from penstock.core.decide import Lost, lost_run
 from penstock.core.outcomes import Canceled, Failed, Outcome, Skipped, Succeeded, TimedOut
 from penstock.core.status import RetryMode
-from penstock.queue import audit
+from penstock.queue import audit, erase
 from penstock.queue.begun import Begun, begun_by
 from penstock.queue.claim import release_in
 from penstock.queue.ground import Ground
@@ -188,4 +188,5 @@ def keep_house(ground: Ground) -> int:
     ground.db.transact(work)
     ground.db.transact(lambda tx: served.set_floors(tx, 2 * ground.config.lease_seconds))
     audit.seal(ground)
+    erase.resume(ground)
     return taken_up

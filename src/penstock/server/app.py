@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,6 +16,7 @@ from penstock.core.errors import InvalidInput
 from penstock.core.version import VERSION
 from penstock.queue.access import ensure_bootstrap
 from penstock.server import page, problems
+from penstock.server.audit_log import AuditLog
 from penstock.server.auth import Gate
 from penstock.server.live import Hub
 from penstock.server.metrics import Metrics
@@ -51,11 +53,16 @@ def create_app(penstock: Penstock, settings: Settings | None = None) -> FastAPI:
     if chosen.bootstrap_token:
         ensure_bootstrap(penstock.ground, chosen.bootstrap_token)
     penstock.sync_definitions()
+    audit_log = AuditLog(penstock.ground, time.monotonic)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = chosen.threads
-        yield
+        audit_log.start()
+        try:
+            yield
+        finally:
+            await anyio.to_thread.run_sync(audit_log.close)
 
     app = Service(
         title="Penstock", version=VERSION, description=DESCRIPTION, lifespan=lifespan, docs_url=None, redoc_url=None,
@@ -65,6 +72,8 @@ def create_app(penstock: Penstock, settings: Settings | None = None) -> FastAPI:
     app.state.settings = chosen
     app.state.gate = Gate(penstock, chosen)
     app.state.sign_ins = _sign_ins(penstock, chosen)
+    app.state.audit_log = audit_log
+    app.state.gate.listeners.append(audit_log.outcome)
     app.state.hub = Hub(penstock.ground, chosen.stream_interval, chosen.stream_limit)
     app.state.metrics = Metrics(penstock.ground, chosen.metrics_tenants, chosen.metrics_series)
     app.state.readiness = Readiness(penstock.db)

@@ -60,7 +60,6 @@ class Gate:
         self._known: OrderedDict[tuple[str, str], Known] = OrderedDict()
         self._welcome: OrderedDict[tuple[str, str], None] = OrderedDict()
         """Who was let in before. Guessing by others at their address does not shut them out."""
-        self._tenants = {"default": DEFAULT_TENANT_ID}
         self._rate = Buckets(settings.rate_limit, 2 * settings.rate_limit)
         self._tenant_rate = TenantRate(penstock.ground, settings)
         self._refused = Buckets(5.0, 300.0)
@@ -132,6 +131,7 @@ class Gate:
         return Call(
             self.penstock, self.settings, principal, tenant, tenant_id, request.state.request_id, by_session,
             key if keyed else None, await _hash(request) if keyed else "", self._trace_of(request),
+            address_of(request) or None,
         )  # fmt: skip
 
     def _trace_of(self, request: Request) -> dict[str, str] | None:
@@ -255,12 +255,13 @@ class Gate:
                 raise Forbidden("X-Tenant is for super admins; the tenant comes from the token.")
             return own, principal.tenant_id or DEFAULT_TENANT_ID
         slug = wanted or "default"
-        if slug not in self._tenants:
+        found = self.penstock.ground.known_tenant(slug)
+        if found is None:
             try:
-                self._tenants[slug] = await run_in_threadpool(self.penstock.ground.tenant_id, slug)
+                found = await run_in_threadpool(self.penstock.ground.tenant_id, slug)
             except UnknownTenant:
                 raise Problem(404, "unknown_tenant", "There is no tenant of the slug in X-Tenant.") from None
-        return slug, self._tenants[slug]
+        return slug, found
 
 
 def _guessing(wait: float) -> Problem:

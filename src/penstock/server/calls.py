@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from penstock.app import Penstock
 from penstock.core.access import Principal, Role
+from penstock.core.errors import NotFound
 from penstock.core.nouns import Job
 from penstock.core.quota import FREE
 from penstock.core.wire import jobs as jobs_wire
@@ -21,7 +22,7 @@ from penstock.queue.ground import Ground
 from penstock.queue.shown import MarksOf, marks_for
 from penstock.server.problems import Problem
 from penstock.server.settings import Settings
-from penstock.store import audit, idempotency
+from penstock.store import audit, idempotency, lookups
 from penstock.store.database import Tx
 from penstock.store.unit import Borrowed
 
@@ -52,9 +53,12 @@ class Unit:
     ) -> None:
         """Write down what changed."""
         whose = self.call.tenant_id if tenant_id is _CALLERS_OWN else tenant_id
+        if whose is not None and self.call.principal.tenant_id is None and not lookups.existing(self.tx, {whose}):
+            raise NotFound("tenant", whose)  # it was deleted since the request began
         audit.write(
             self.tx, whose, self.call.principal.actor, action, subject_type,
             None if subject_id is None else str(subject_id)[:500], _plain(before), _plain(after), self.call.request_id,
+            self.call.address,
         )  # fmt: skip
 
     def show(self, job: Job) -> jobs_wire.Job:
@@ -90,6 +94,7 @@ class Call:
     idempotency_key: str | None = None
     request_hash: str = ""
     trace: Mapping[str, str] | None = None
+    address: str | None = None
 
     @property
     def ground(self) -> Ground:

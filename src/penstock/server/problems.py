@@ -175,8 +175,12 @@ def install(app: FastAPI) -> None:
         told = "; ".join(str(fault) for fault in faults[:3])
         return render(422, "invalid_input", f"The request does not fit: {told}", faults)
 
-    async def on_known(_request: Request, error: Exception) -> Response:
+    async def on_known(request: Request, error: Exception) -> Response:
         assert isinstance(error, errors.PenstockError)
+        call = getattr(request.state, "call", None)
+        if isinstance(error, errors.NotFound) and call is not None:
+            address = request.client.host if request.client else ""
+            request.app.state.audit_log.missed(error.noun, error.id, call.principal, call.tenant_id, address)
         return from_error(error)
 
     app.add_exception_handler(HTTPException, on_http)

@@ -29,7 +29,7 @@ from penstock.core.audit_chain import (
 )
 from penstock.store.audit import entries, write
 from penstock.store.database import Tx
-from penstock.store.tables import audit, audit_heads, tenants
+from penstock.store.tables import audit, audit_heads, erasures, tenants
 
 BATCH = 500
 PAGE = 1000
@@ -89,6 +89,7 @@ def verify(tx: Tx, kept: Sequence[Head] = (), only: Iterable[UUID | None] | None
     """Read every chain, or only those given, and compare it with its head and with the heads that were kept elsewhere."""
     pending = unsealed(tx)
     chains = set(only) if only is not None else every_chain(tx) | {each.tenant_id for each in kept}
+    chains -= {row.tenant_id for row in tx.rows(select(erasures.c.tenant_id))}  # they go with their tenant
     checks = [_verified(tx, chain, kept) for chain in sorted(chains, key=_chain)]
     return Verified(
         tuple(finding for check in checks for finding in check.findings),

@@ -33,6 +33,7 @@ NAMES = (
     "worker.before_run",
     "worker.after_run",
     "worker.before_report",
+    "erase.before_commit",
 )
 
 

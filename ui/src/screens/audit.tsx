@@ -6,23 +6,54 @@ import { type Schemas, taken } from "../api/client";
 import { useMay, useScope } from "../api/session";
 import { Button } from "../ui/button";
 import { Dialog } from "../ui/float";
-import { CheckField } from "../ui/form";
+import { CheckField, TextField } from "../ui/form";
 import { Empty, Fault, PageHeader, Panel, Skeleton } from "../ui/panel";
 import { DataTable } from "../ui/table";
 import { actorName, Block, Line, Time } from "../ui/text";
 
 type Entry = Schemas["AuditEntry"];
 
+interface Filters {
+  actor: string;
+  action: string;
+  text: string;
+  since: string;
+  until: string;
+}
+
+const NO_FILTERS: Filters = { actor: "", action: "", text: "", since: "", until: "" };
+const FIELDS: readonly (readonly [keyof Filters, string, string])[] = [
+  ["actor", "Who", ""],
+  ["action", "What", "token.*"],
+  ["text", "Text", ""],
+  ["since", "Since", "2026-02-16T10:30:00Z"],
+  ["until", "Until", ""],
+];
+
+/** The filters that are set. */
+export function asked(filters: Filters): Partial<Filters> {
+  return Object.fromEntries(Object.entries(filters).flatMap(([name, value]) => (value.trim() === "" ? [] : [[name, value.trim()]])));
+}
+
+/** Where the export is. A link sends no header, so an administrator names the tenant in the address. */
+export function exportAddress(filters: Partial<Filters>, admin: boolean, tenant: string | null, format: "csv" | "jsonl"): string {
+  const query = new URLSearchParams({ ...filters, ...(admin && tenant !== null ? { tenant } : {}), format });
+  return `/api/v1/${admin ? "admin/" : ""}audit/export?${query.toString()}`;
+}
+
 /** Who changed what, newest first. */
 export default function Audit() {
-  const { api, key } = useScope();
+  const { api, key, header, tenant } = useScope();
   const may = useMay();
   const [everywhere, setEverywhere] = useState(false);
   const [shown, setShown] = useState<Entry | null>(null);
+  const [typed, setTyped] = useState<Filters>(NO_FILTERS);
+  const [filters, setFilters] = useState<Filters>(NO_FILTERS);
+  const query = asked(filters);
   const list = useInfiniteQuery({
-    queryKey: everywhere ? ["audit"] : key("audit"),
+    queryKey: everywhere ? ["audit", query] : key("audit", query),
     queryFn: ({ pageParam }) => {
-      const params = { query: { limit: 100, ...(pageParam ? { cursor: pageParam } : {}) } };
+      const params = { query: { limit: 100, ...query, ...(pageParam ? { cursor: pageParam } : {}) } };
       return taken(everywhere ? api.GET("/api/v1/admin/audit", { params }) : api.GET("/api/v1/audit", { params }));
     },
     initialPageParam: null as string | null,
@@ -51,13 +82,31 @@ export default function Audit() {
   return (
     <div className="stack">
       <PageHeader title="Audit" lead="Every change, with who made it, before and after. It cannot be edited." actions={may("admin") && <CheckField label="All tenants" checked={everywhere} onChange={(event) => setEverywhere(event.target.checked)} />} />
+      <form
+        className="row"
+        onSubmit={(event) => {
+          event.preventDefault();
+          setFilters(typed);
+        }}
+      >
+        {FIELDS.map(([name, label, placeholder]) => (
+          <TextField key={name} label={label} placeholder={placeholder} value={typed[name]} onChange={(event) => setTyped({ ...typed, [name]: event.target.value })} />
+        ))}
+        <Button type="submit">Filter</Button>
+        <a href={exportAddress(query, header !== null, everywhere ? null : tenant, "csv")} download>
+          Export as CSV
+        </a>
+        <a href={exportAddress(query, header !== null, everywhere ? null : tenant, "jsonl")} download>
+          JSON Lines
+        </a>
+      </form>
       <Panel flush>
         {list.error ? (
           <Fault error={list.error} retry={() => void list.refetch()} />
         ) : list.isPending ? (
           <Skeleton />
         ) : rows.length === 0 ? (
-          <Empty title="Nothing was changed yet">Every change by the page, the API or the command line lands here.</Empty>
+          <Empty title="No entries">Every change over the page or the API is recorded here. The filters may be too narrow.</Empty>
         ) : (
           <DataTable label="Audit" rows={rows} columns={columns} rowId={(row) => row.id} />
         )}
@@ -68,7 +117,7 @@ export default function Audit() {
         </Button>
       )}
       {shown && (
-        <Dialog open wide onClose={() => setShown(null)} title={shown.action} lead={`${shown.actor}, request ${shown.request_id ?? "unknown"}`}>
+        <Dialog open wide onClose={() => setShown(null)} title={shown.action} lead={`${shown.actor}${shown.address ? ` from ${shown.address}` : ""}, request ${shown.request_id ?? "unknown"}${shown.seq ? `, entry ${shown.seq} of the chain` : ""}`}>
           {shown.before !== null && shown.before !== undefined && (
             <div className="stack-small">
               <h3>Before</h3>

@@ -8,7 +8,7 @@ import { apiFor, type Schemas, taken } from "../api/client";
 import { knownZone } from "../lib/time";
 import { Badge } from "../ui/badge";
 import { Button } from "../ui/button";
-import { Dialog } from "../ui/float";
+import { Confirm, Dialog } from "../ui/float";
 import { Actions, CheckField, TextField } from "../ui/form";
 import { Fault, PageHeader, Panel, Skeleton } from "../ui/panel";
 import { DataTable } from "../ui/table";
@@ -20,6 +20,7 @@ type Tenant = Schemas["Tenant"];
 export default function Tenants() {
   const queries = useQueryClient();
   const [editing, setEditing] = useState<Tenant | "new" | null>(null);
+  const [deleting, setDeleting] = useState<Tenant | null>(null);
   const { data, error, refetch } = useQuery({ queryKey: ["tenants"], queryFn: () => taken(apiFor(null).GET("/api/v1/admin/tenants")) });
   const columns = useMemo<ColumnDef<Tenant>[]>(
     () => [
@@ -53,6 +54,11 @@ export default function Tenants() {
             <Button small onClick={() => setEditing(row.original)}>
               Edit
             </Button>
+            {row.original.slug !== "default" && (
+              <Button small danger onClick={() => setDeleting(row.original)}>
+                Delete
+              </Button>
+            )}
           </span>
         ),
       },
@@ -72,7 +78,21 @@ export default function Tenants() {
       />
       <Panel flush>{error ? <Fault error={error} retry={() => void refetch()} /> : !data ? <Skeleton /> : <DataTable label="Tenants" rows={data.items} columns={columns} rowId={(row) => row.id} />}</Panel>
       {editing && <TenantForm tenant={editing === "new" ? null : editing} onClose={() => setEditing(null)} onDone={() => void queries.invalidateQueries({ queryKey: ["tenants"] })} />}
+      {deleting && <DeleteTenant tenant={deleting} onClose={() => setDeleting(null)} onDone={() => void queries.invalidateQueries({ queryKey: ["tenants"] })} />}
     </div>
+  );
+}
+
+function DeleteTenant({ tenant, onClose, onDone }: { tenant: Tenant; onClose: () => void; onDone: () => void }) {
+  const [typed, setTyped] = useState("");
+  const run = async () => {
+    await taken(apiFor(null).DELETE("/api/v1/admin/tenants/{slug}", { params: { path: { slug: tenant.slug }, query: { confirm: typed } } }));
+    onDone();
+  };
+  return (
+    <Confirm open danger onClose={onClose} title={`Delete ${tenant.slug}`} lead="The tenant is closed at once, and everything of it is erased: jobs, runs, schedules, webhooks, tokens and its audit. This cannot be undone. The operator's audit keeps a certificate." action="Delete for good" disabled={typed !== tenant.slug} run={run}>
+      <TextField label={`Type ${tenant.slug} to confirm`} autoComplete="off" value={typed} onChange={(event) => setTyped(event.target.value)} />
+    </Confirm>
   );
 }
 

@@ -13,6 +13,7 @@ from penstock.server.routes import (
     revoked,
     sign_in,
     stream,
+    tenancy,
     triggers,
     worker,
 )
@@ -32,6 +33,7 @@ RESOURCES: tuple[Routes, ...] = (
     revoked.routes,
     sign_in.routes,
     admin.routes,
+    tenancy.routes,
     pipelines.routes,
 )
 """In the order in which paths are matched: fixed names before ids."""

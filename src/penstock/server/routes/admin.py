@@ -87,7 +87,8 @@ def apply_all_definitions(call: Caller, body: wire.ApplyDefinitions) -> wire.App
         done = apply_definitions(unit.ground, unit.tx, body)
         for each in done.items:
             if each.action != "unchanged" and not body.dry_run:
-                unit.audit(f"definition.{each.action}", "definition", each.key, after=each, tenant_id=None)
+                owner = None if each.tenant is None else unit.ground.tenant_id(each.tenant)
+                unit.audit(f"definition.{each.action}", "definition", each.key, after=each, tenant_id=owner)
         return done
 
     return call.change(work)

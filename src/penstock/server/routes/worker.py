@@ -19,6 +19,7 @@ from penstock.queue import claim as claiming
 from penstock.queue.shown import mask_of_job
 from penstock.server.calls import Call
 from penstock.server.routing import Caller, Routes
+from penstock.server.secret_reads import note_claims
 from penstock.store import claims, remote
 from penstock.store.database import Tx
 from penstock.store.hot import Beats
@@ -43,6 +44,7 @@ def claim_jobs(call: Caller, body: wire.ClaimRequest) -> wire.Claims:
         if taken or time.monotonic() >= deadline:
             break
         time.sleep(min(POLL, max(0.0, deadline - time.monotonic())))
+    note_claims(call, taken)
     default = call.ground.config.default_timeout_seconds
     marks = call.marks(*{each.definition_id for each in taken})
     return wire.Claims(items=[wire.Claim.of(each, default, marks[each.definition_id]) for each in taken])
