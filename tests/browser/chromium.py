@@ -51,7 +51,7 @@ def watched(browser: Browser, **options: Any) -> Iterator[Page]:
     page.on("console", lambda message: _hear(message, faults))
     yield page
     context.close()
-    assert faults == []
+    assert faults == [], faults
 
 
 def _hear(message: Any, faults: list[str]) -> None:

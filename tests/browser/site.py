@@ -25,9 +25,9 @@ _names = itertools.count(1)
 class Site:
     """`penstock up` on a database, with the jobs of `tests.browser.world`."""
 
-    def __init__(self, database_url: str) -> None:
+    def __init__(self, database_url: str, port: int | None = None, **settings: str) -> None:
         self.database_url = database_url
-        self.address = f"http://127.0.0.1:{free_port()}"
+        self.address = f"http://127.0.0.1:{port or free_port()}"
         self.lines: list[str] = []
         told: queue.Queue[str | None] = queue.Queue()
         self.environment = environment = {
@@ -36,6 +36,7 @@ class Site:
             "PENSTOCK_BOOTSTRAP_TOKEN": SECRET,
             "PENSTOCK_STREAM_INTERVAL": "0.3",
             "PYTHONPATH": str(ROOT),
+            **{f"PENSTOCK_{name.upper()}": value for name, value in settings.items()},
         }
         command = [
             sys.executable, "-m", "penstock.cli", "up", "--port", self.address.rsplit(":", 1)[1],

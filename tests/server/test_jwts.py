@@ -16,6 +16,7 @@ import pytest
 from sqlalchemy import update
 
 from penstock import Penstock
+from penstock.client import Client
 from penstock.core.errors import InvalidInput
 from penstock.queue.revoke import list_revoked, revoke_jwt
 from penstock.server import Settings, create_app, fetching
@@ -78,6 +79,15 @@ def test_one_jwt_is_revoked_by_its_id(world: World, issuer: Issuer) -> None:
     assert listed == made.json()
     [entry] = admin.get("/api/v1/admin/audit", params={"action": "jwt.revoke"}).json()["items"]
     assert (entry["subject_id"], entry["after"]["issuer"]) == ("lost", issuer.url)
+
+
+def test_the_client_revokes_and_lists(world: World, issuer: Issuer) -> None:
+    token = ann(issuer)
+    with served(world) as address, Client(address, world.token("super_admin")) as client:
+        made = client.revoke_jwt(subject="ann")
+        assert (made.kind, made.value, made.issuer) == ("subject", "ann", issuer.url)
+        assert [each.value for each in client.revoked_jwts().items] == ["ann"]
+    assert ask(world, token).status_code == 401
 
 
 def test_what_a_subject_was_issued_before_is_revoked_and_what_comes_later_is_not(world: World, issuer: Issuer) -> None:

@@ -14,6 +14,9 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 LOGIN = """<!doctype html><title>The provider</title><form method="post">{% csrf_token %}{{ form }}
 <input type="hidden" name="next" value="{{ next }}"><button>Log in</button></form>"""
 
+BASE = "<!doctype html><title>The provider</title>{% block content %}{% endblock %}"
+"""The toolkit's own loads its styles from the internet."""
+
 
 def configure(folder: Path, port: int, key: str) -> None:
     from django.conf import settings
@@ -28,7 +31,7 @@ def configure(folder: Path, port: int, key: str) -> None:
                     "django.contrib.auth.middleware.AuthenticationMiddleware",
                     "django.contrib.messages.middleware.MessageMiddleware"],
         TEMPLATES=[{"BACKEND": "django.template.backends.django.DjangoTemplates", "OPTIONS": {
-            "loaders": [("django.template.loaders.locmem.Loader", {"registration/login.html": LOGIN}),
+            "loaders": [("django.template.loaders.locmem.Loader", {"registration/login.html": LOGIN, "oauth2_provider/base.html": BASE}),
                         "django.template.loaders.app_directories.Loader"],
             "context_processors": ["django.template.context_processors.request",
                                    "django.contrib.auth.context_processors.auth"]}}],

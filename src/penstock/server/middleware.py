@@ -51,7 +51,7 @@ PERMISSIONS = ", ".join(
     f"{feature}=()"
     for feature in (
         "accelerometer", "autoplay", "camera", "display-capture", "encrypted-media", "fullscreen", "geolocation", "gyroscope",
-        "magnetometer", "microphone", "midi", "payment", "publickey-credentials-get", "screen-wake-lock", "usb", "web-share",
+        "magnetometer", "microphone", "midi", "payment", "publickey-credentials-get", "screen-wake-lock", "usb",
         "xr-spatial-tracking",
     )
 )  # fmt: skip
