@@ -26,6 +26,11 @@ run: ui
 
 test: ui check ui-test
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup --ignore=tests/neighbours $(PYTEST_ARGS)
+	PENSTOCK_TEST_KEYS=1 $(BIN)/python -m pytest -q -n 2 --dist loadgroup $(PYTEST_ARGS) $(ENCRYPTED)
+
+# What defines the store, once more with encryption at rest.
+ENCRYPTED := tests/conformance/test_enqueue.py tests/conformance/test_claim.py tests/conformance/test_finish.py \
+  tests/conformance/test_joined.py tests/conformance/test_steer.py tests/conformance/test_recovery.py
 
 # What the tests of tests/neighbours run beside us, and the package index does not have: Debian's packages, each with the
 # program that shows that it is there. Another neighbour is one more line.

@@ -15,6 +15,9 @@ from tests.support.postgres import Server
 
 BACKENDS = ("sqlite", "postgresql")
 
+if "PENSTOCK_TEST_KEYS" in os.environ:  # every app of this session, and of the processes it starts, encrypts at rest
+    os.environ["PENSTOCK_KEYS"] = "test:" + "p" * 43 + "="
+
 
 class ForeignServer:
     """A server that the operator gave by PENSTOCK_TEST_POSTGRES_URL: we make and drop databases on it, nothing else."""

@@ -13,7 +13,7 @@ from penstock import ManualClock, Penstock
 
 EXPORTED = {
     "ApiError", "AsyncClient", "Busy", "Canceled", "Claim", "Client", "Config", "Conflict", "Context", "DatabaseError", "Definition", "DefinitionArchived",
-    "Failed", "Fatal", "Group", "Health", "IllegalTransition", "InvalidInput", "InvalidPayload", "Job", "LeaseLost",
+    "Failed", "Fatal", "Group", "Health", "IllegalTransition", "InvalidInput", "InvalidPayload", "Job", "KeyMissing", "KeyRing", "LeaseLost",
     "ManualClock", "NaiveDatetime", "NotFound", "Penstock", "PenstockError", "Reservation", "Run", "Skip", "Skipped",
     "Snooze", "Snoozed", "Succeeded", "Tenant", "TimedOut", "UnknownDefinition", "UnknownTenant", "Why",
 }  # fmt: skip

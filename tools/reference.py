@@ -82,6 +82,8 @@ def settings() -> str:
         *(f"| `{name}` | `{_cell(value)}` |" for name, value in sorted(dict(dj.config).items())), "",
         "## Elsewhere\n", "| variable | what it is |", "| --- | --- |",
         "| `PENSTOCK_DATABASE_URL` | the database, where none is named |",
+        "| `PENSTOCK_KEYS` | keys for encryption at rest, as `id:base64` separated by commas; the first encrypts, all decrypt |",
+        "| `PENSTOCK_KEYS_FILE` | the same, in a file: one key on each line |",
         "| `PENSTOCK_TENANT` | the tenant that the command line acts for |",
         "| `PENSTOCK_FAILPOINTS` | for tests: seams that misbehave |", "",
     ]  # fmt: skip

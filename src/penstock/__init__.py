@@ -9,6 +9,7 @@ from penstock.core.version import VERSION
 if TYPE_CHECKING:
     from penstock.app import Penstock
     from penstock.client import ApiError, AsyncClient, Client
+    from penstock.core.cipher import KeyRing
     from penstock.core.clock import ManualClock
     from penstock.core.config import Config
     from penstock.core.errors import (
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
         IllegalTransition,
         InvalidInput,
         InvalidPayload,
+        KeyMissing,
         LeaseLost,
         NaiveDatetime,
         NotFound,
@@ -53,6 +55,8 @@ __all__ = [
     "InvalidInput",
     "InvalidPayload",
     "Job",
+    "KeyMissing",
+    "KeyRing",
     "LeaseLost",
     "ManualClock",
     "NaiveDatetime",
@@ -73,7 +77,17 @@ __all__ = [
     "Why",
 ]
 
-_ROOMS = ("core.errors", "core.nouns", "core.outcomes", "core.clock", "core.config", "run.context", "app", "client")
+_ROOMS = (
+    "core.errors",
+    "core.cipher",
+    "core.nouns",
+    "core.outcomes",
+    "core.clock",
+    "core.config",
+    "run.context",
+    "app",
+    "client",
+)
 
 
 def __getattr__(name: str) -> Any:

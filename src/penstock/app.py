@@ -14,6 +14,7 @@ import structlog
 from sqlalchemy import Engine
 
 from penstock.core.caller import OWN
+from penstock.core.cipher import KeyRing
 from penstock.core.clock import Clock
 from penstock.core.config import Config
 from penstock.core.errors import Conflict, InvalidInput, UnknownTenant
@@ -24,7 +25,7 @@ from penstock.core.redact import Redactor
 from penstock.core.signature import arg_schema
 from penstock.core.webhook import Egress
 from penstock.queue import define as defining
-from penstock.queue import doors, enqueue, observe, recover
+from penstock.queue import doors, enqueue, keyring, observe, recover
 from penstock.queue.enqueue import Options
 from penstock.queue.ground import Ground
 from penstock.queue.shown import ClaimSecrets
@@ -131,12 +132,15 @@ class Penstock:
         config: Config | None = None,
         tenant: str = "default",
         egress: Egress | None = None,
+        keys: KeyRing | None = None,
     ) -> None:
+        """With `keys`, params, results, output and secrets are encrypted at rest. Without, the keys are those of PENSTOCK_KEYS or
+        PENSTOCK_KEYS_FILE, if there are any."""
         settings = config or Config()
         target = url if url is not None else os.environ.get("PENSTOCK_DATABASE_URL", DEFAULT_URL)
         db = Database(
             target, clock, pool_size=settings.pool_size, busy_timeout=settings.busy_timeout,
-            statement_seconds=settings.statement_seconds,
+            statement_seconds=settings.statement_seconds, keys=keys or keyring.from_environment(),
         )  # fmt: skip
         try:
             schema.open_embedded(db)
@@ -163,6 +167,7 @@ class Penstock:
         self.queues = doors.Queues(self.ground)
         self.queue = doors.Queue(self.ground)
         self.audit = doors.Audit(self.ground, tenant)
+        self.keys = keyring.Keys(self.ground)
         self.triggers = Triggers(self.ground, tenant, self._ensure_defined)
         self.events = Events(self.ground, tenant)
         self.webhooks = Webhooks(self.ground, tenant, shared.egress)

@@ -26,6 +26,7 @@ from penstock.core.outcomes import Evidence, Outcome
 from penstock.core.status import JobStatus, RetryMode, RunStatus
 from penstock.core.webhook import DELIVERY_KEY
 from penstock.queue import claim as claiming
+from penstock.queue.record import report_of
 from penstock.store import claims
 from penstock.store.hot import Success
 from penstock.store.tables import jobs, tallies
@@ -276,7 +277,7 @@ def test_finish_and_claim_in_one_commit(app: Penstock) -> None:
     first, second = claim(app, 2)
     app.queue.finish(second, Succeeded())
     lost: set[Any] = set()
-    reports = [(first.job_id, first.run_id, Succeeded("one")), (second.job_id, second.run_id, Succeeded("two"))]
+    reports = [report_of(first, Succeeded("one")), report_of(second, Succeeded("two"))]
     taken = claiming.claim(app.ground, WORKER, 5, reports=reports, lost=lost)
     assert [each.params["n"] for each in taken] == [2, 3]
     assert lost == {second.run_id}

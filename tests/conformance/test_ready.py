@@ -9,6 +9,7 @@ import pytest
 
 from penstock import Penstock, Succeeded
 from penstock.queue.claim import Ready, claim_ready, make_ready
+from penstock.queue.record import report_of
 
 
 @pytest.fixture
@@ -73,6 +74,6 @@ def test_it_takes_from_a_queue_that_was_made_since(app: Penstock, ready: Ready) 
 def test_what_ends_with_it_ends_first(app: Penstock, ready: Ready) -> None:
     first, second = app.enqueue("work"), app.enqueue("work")
     [held] = app.queue.claim("w:1", 1)
-    [claim] = claim_ready(app.ground, ready, [(held.job_id, held.run_id, Succeeded())]).claims()
+    [claim] = claim_ready(app.ground, ready, [report_of(held, Succeeded())]).claims()
     assert (held.job_id, claim.job_id) == (first.id, second.id)
     assert app.jobs.get(first.id).status.value == "succeeded"

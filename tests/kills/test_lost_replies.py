@@ -13,6 +13,7 @@ from sqlalchemy import text
 from penstock import Failed, LeaseLost, Penstock, Succeeded
 from penstock.core.status import JobStatus
 from penstock.queue import claim as claiming
+from penstock.queue.record import report_of
 from penstock.store import claims, failpoints
 from penstock.store.database import Tx
 from penstock.store.dialects import postgresql
@@ -231,7 +232,7 @@ def test_finish_and_next_claim_in_one_commit_count_once(faulty: tuple[Penstock, 
     app.define("work")
     app.enqueue_many("work", [{"n": n} for n in range(6)])
     first = app.queue.claim("host:1", 3)
-    reports = [(claim.job_id, claim.run_id, Succeeded()) for claim in first]
+    reports = [report_of(claim, Succeeded()) for claim in first]
     lost: set[Any] = set()
     with lose():
         second = claiming.claim(app.ground, "host:1", 3, reports=reports, lost=lost)

@@ -16,7 +16,7 @@ from sqlalchemy import event, text
 from penstock import Failed, Penstock, Succeeded
 from penstock.core.nouns import Claim
 from penstock.queue.claim import claim as claim_next
-from penstock.queue.record import finish_many
+from penstock.queue.record import finish_many, report_of
 from penstock.store import waiting
 from penstock.store.database import Database
 from penstock.store.dialects import postgresql
@@ -220,7 +220,7 @@ def test_heartbeat_and_finish_of_many_of_which_the_statistics_know_nothing(app: 
     held = app.queue.claim("w:1", 500)
     assert_by_index(app, lambda: app.queue.heartbeat(held))
     for outcome, some in ((Succeeded(), held[:200]), (Succeeded({"n": 1}), held[200:400]), (Failed("no"), held[400:])):
-        reports = [(claim.job_id, claim.run_id, outcome) for claim in some]
+        reports = [report_of(claim, outcome) for claim in some]
         assert_by_index(app, lambda reports=reports: finish_many(app.ground, reports, "w:1"))
 
 
@@ -229,7 +229,7 @@ def test_finish_with_the_next_claim(app: Penstock, statistics: str) -> None:
     held = app.queue.claim("w:1", 3)
     for outcome in (Succeeded(), Succeeded({"n": 1}), Failed("no", delay=3600)):
         claim = held.pop()
-        report = [(claim.job_id, claim.run_id, outcome)]
+        report = [report_of(claim, outcome)]
         taken: list[Claim] = []
         assert_by_index(
             app, lambda report=report, taken=taken: taken.extend(claim_next(app.ground, "w:1", 1, reports=report)), 3

@@ -205,9 +205,9 @@ def test_a_run_that_passed_on_is_stopped_and_its_neighbours_go_on(site: Site) ->
 
 def close_as_another(site: Site, tx: Any, job_id: Any, run_id: Any) -> None:
     from penstock.core.outcomes import Failed
-    from penstock.queue.record import close_in
+    from penstock.queue.record import Report, close_in
 
-    assert not close_in(site.app.ground, tx, [(job_id, run_id, Failed("recovered by another"))])
+    assert not close_in(site.app.ground, tx, [Report(job_id, run_id, Failed("recovered by another"))])
 
 
 def test_work_whose_result_cannot_be_stored_is_done(site: Site) -> None:

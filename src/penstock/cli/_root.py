@@ -14,6 +14,7 @@ from penstock.cli import (
     events,
     explain,
     jobs,
+    keys,
     pipeline,
     prune,
     queues,
@@ -77,3 +78,4 @@ app.add_typer(definitions.app, name="definitions")
 app.add_typer(tenants.app, name="tenants")
 app.add_typer(tokens.app, name="tokens")
 app.add_typer(audit.app, name="audit")
+app.add_typer(keys.app, name="keys")

@@ -14,12 +14,14 @@ def doctor(as_json: AsJson = False, database_url: DatabaseUrl = None) -> None:
         health = app.doctor()
     if as_json:
         print_json({"clean": health.clean, "checked": health.checked, "violations": health.violations,
-                    "warnings": health.warnings})  # fmt: skip
+                    "warnings": health.warnings, "notes": health.notes})  # fmt: skip
     else:
         for violation in health.violations:
             out().print(f"[bold red]broken[/]   {violation.promise} {violation.check}: {', '.join(violation.ids)}")
         for warning in health.warnings:
             out().print(f"[yellow]warning[/]  {warning.message}")
+        for note in health.notes:
+            out().print(f"[dim]note[/]     {note}")
         if health.clean:
             out().print(f"[green]healthy[/]  {health.checked} checks, none found anything.")
     if not health.clean:

@@ -17,6 +17,8 @@ PenstockError
 ├── Conflict                somebody else changed it first
 │   └── QuotaExceeded       the tenant has as many as it may have
 ├── Forbidden               this principal may not do that
+├── KeyMissing              encrypted with a key that this process does not have
+├── CiphertextInvalid       an encrypted value was changed, or copied from another place
 └── DatabaseError
     ├── DatabaseUnavailable
     ├── DatabaseReadOnly
@@ -226,6 +228,34 @@ class Forbidden(PenstockError):
     """This principal may not do that."""
 
     code = "forbidden"
+
+
+class KeyMissing(PenstockError):
+    """The value is encrypted with a key that this process does not have."""
+
+    code = "key_missing"
+
+    def __init__(self, key_id: str, same_id: bool = False) -> None:
+        self.key_id = key_id
+        self.short = (
+            f"encrypted with another key that is also called {key_id}"
+            if same_id
+            else f"encrypted with key {key_id}, which this process does not have"
+        )
+        super().__init__(f"The value is {self.short}. Add the key to PENSTOCK_KEYS or PENSTOCK_KEYS_FILE.")
+
+
+class CiphertextInvalid(PenstockError):
+    """An encrypted value was changed since it was written, or copied from another place."""
+
+    code = "ciphertext_invalid"
+
+    def __init__(self, key_id: str) -> None:
+        self.key_id = key_id
+        self.short = f"encrypted with key {key_id}, but changed since it was written, or copied from another place"
+        super().__init__(
+            f"The value is {self.short}. Restore the row from a backup, and find out who writes to the database."
+        )
 
 
 class DatabaseError(PenstockError):

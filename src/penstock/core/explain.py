@@ -63,6 +63,12 @@ _ALL = (
     ("forbidden", "The role of this token or user does not allow that.",
      "Ask for a token of another role: viewer reads, operator acts on jobs, tenant_admin also on triggers and tokens, super_admin on all.",
      "explanation/security.md"),
+    ("key_missing", "The value is encrypted with a key of the operator's that this process does not have.",
+     "Add the key to `PENSTOCK_KEYS` or `PENSTOCK_KEYS_FILE` of this process; `penstock keys list` shows which keys are in use. A job that "
+     "met a worker without its key has lost no attempt and waits for one that has it.", "howto/encrypt-at-rest.md"),
+    ("ciphertext_invalid", "An encrypted value was changed since it was written, or copied from another row, column or tenant. It is not used.",
+     "Something other than Penstock writes to the database. Restore the row from a backup. A job whose params are damaged is a dead letter: "
+     "enqueue it again.", "howto/encrypt-at-rest.md"),
     # the database
     ("database_error", "The database refused a statement for a reason of its own.",
      "The message has what it said. `penstock doctor` looks at the database as a whole.", "howto/many-machines.md"),

@@ -229,6 +229,8 @@ class Health:
     violations: tuple[Violation, ...]
     warnings: tuple[Warning_, ...]
     checked: int
+    notes: tuple[str, ...] = ()
+    """What is neither wrong nor a danger, but worth knowing."""
 
     @property
     def clean(self) -> bool:

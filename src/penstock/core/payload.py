@@ -15,6 +15,7 @@ from typing import Any
 
 import jsonschema_rs
 
+from penstock.core.cipher import readable
 from penstock.core.errors import Fault, InvalidInput, InvalidPayload
 from penstock.core.marks import Marks, marks_of_schema
 from penstock.core.redact import is_secret_name, secrets_in
@@ -118,7 +119,7 @@ def storable(value: Any) -> Any:
 
 def merge(defaults: JsonObject, given: JsonObject) -> dict[str, Any]:
     """The definition's defaults under the given params; the last word on each top-level key is the caller's."""
-    return {**defaults, **given}
+    return {**readable(defaults), **given}
 
 
 def require_object(name: str, value: Any) -> JsonObject:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from penstock.core.cipher import readable
 from penstock.core.errors import InvalidTemplate
 from penstock.core.payload import dumps
 
@@ -91,7 +92,7 @@ def render(template: Any, context: Mapping[str, Any]) -> Any:
     >>> render({"id": "{{event.id}}", "note": "image {{event.id}}"}, {"event": {"id": 7}})
     {'id': 7, 'note': 'image 7'}
     """
-    return _Rendering(context).value(template, "$", 0)
+    return _Rendering(context).value(readable(template), "$", 0)
 
 
 class _Rendering:

@@ -7,19 +7,24 @@ from dataclasses import replace
 from typing import NamedTuple
 from uuid import UUID
 
+import structlog
+
 from penstock.core import check
-from penstock.core.errors import DatabaseUnavailable
+from penstock.core.cipher import Unreadable
+from penstock.core.errors import DatabaseUnavailable, KeyMissing
 from penstock.core.ids import new_id
 from penstock.core.nouns import Claim
-from penstock.core.outcomes import Canceled
+from penstock.core.outcomes import Canceled, Failed, Outcome, Snoozed
 from penstock.queue.ground import Ground
-from penstock.queue.record import Report, check_results, close_in, recorded
+from penstock.queue.record import Report, check_results, close_in, finish_many, recorded, report_of
 from penstock.store import claims
 from penstock.store.database import Tx
 from penstock.store.faults import is_disconnect
 from penstock.store.hot import Beats, ClaimRequest, Rehearsed, Taken
 
 MAX_BATCH = 1000
+KEY_WAIT_SECONDS, MAX_KEY_WAIT_SECONDS = 15.0, 600.0
+"""How long a job waits whose params a worker could not decrypt; twice as long each time, up to the most."""
 
 
 def claim(
@@ -113,7 +118,34 @@ def claim_ready(ground: Ground, ready: Ready, reports: Sequence[Report] = (), lo
         taken = _after_lost_reply(ground, request, reports, stale)
     if lost is not None:
         lost.update(stale)
-    return taken
+    return taken if not taken.number else Taken(taken.number, lambda: _readable(ground, taken.claims()))
+
+
+def _readable(ground: Ground, taken: list[Claim]) -> list[Claim]:
+    """Those whose params can be read here. The others go back: what lacks only a key waits for a worker that has it, and loses
+    no attempt; what was tampered with is a dead letter."""
+    for claim in taken:
+        if type(claim.params) is Unreadable:
+            break
+    else:
+        return taken
+    sound, refused = [], []
+    for claim in taken:
+        if isinstance(claim.params, Unreadable):
+            refused.append(report_of(claim, _outcome_of_unreadable(claim, claim.params)))
+        else:
+            sound.append(claim)
+    finish_many(ground, refused, taken[0].worker_id)
+    structlog.get_logger("penstock").warning("unreadable_params", jobs=len(refused), reason=str(refused[0].outcome))
+    return sound
+
+
+def _outcome_of_unreadable(claim: Claim, params: Unreadable) -> Outcome:
+    error = params.error
+    if isinstance(error, KeyMissing):
+        wait = min(KEY_WAIT_SECONDS * 2 ** min(claim.attempt_no - 1, 16), MAX_KEY_WAIT_SECONDS)
+        return Snoozed(wait, f"KeyMissing: its params are {error.short}. It waits for a worker that has the key.")
+    return Failed(f"CiphertextInvalid: its params are {error.short}.", fatal=True)
 
 
 def _claim_at_once(ground: Ground, ready: Ready) -> Taken | None:
@@ -147,7 +179,7 @@ def _after_lost_reply(ground: Ground, request: ClaimRequest, reports: Sequence[R
         taken = claims.held(tx, request.run_ids)
         closed = recorded(tx, reports) if reports else set()
     if taken or (reports and closed):
-        stale.update({run_id for _, run_id, _ in reports} - closed)
+        stale.update({report.run_id for report in reports} - closed)
         return Taken(len(taken), lambda: taken)
     # Other ids for the second try: should the first be committed late, no id fences two runs.
     again = replace(request, run_ids=tuple(new_id() for _ in request.run_ids))
@@ -188,7 +220,8 @@ def release_in(
     returned = claims.release(tx, pairs, suspects=suspects)
     if returned < len(pairs):
         stopped = [
-            (job_id, run_id, Canceled("canceled on request")) for job_id, run_id in claims.asked_to_stop(tx, pairs)
+            Report(job_id, run_id, Canceled("canceled on request"))
+            for job_id, run_id in claims.asked_to_stop(tx, pairs)
         ]
         close_in(ground, tx, stopped, worker)
     return returned

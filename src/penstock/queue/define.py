@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from penstock.core import check, quota
 from penstock.core.caller import OWN, joins
+from penstock.core.cipher import readable
 from penstock.core.decide import RetryPolicy
 from penstock.core.errors import Conflict, InvalidInput, NotFound, UnknownDefinition
 from penstock.core.nouns import Definition, Tenant
@@ -86,7 +87,7 @@ def _stands(ground: Ground, tx: Tx, key: str, given: Mapping[str, Any]) -> bool:
 
 
 def _changes(found: Definition, values: Mapping[str, Any]) -> dict[str, Any]:
-    changes = {name: value for name, value in values.items() if _as_stored(getattr(found, name)) != value}
+    changes = {name: value for name, value in values.items() if readable(_as_stored(getattr(found, name))) != value}
     if not found.is_active and "is_active" not in values:
         changes["is_active"] = True
     return changes

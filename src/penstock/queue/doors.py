@@ -336,7 +336,7 @@ class Queue:
 
     def finish_many(self, reports: Sequence[tuple[Claim, Outcome]]) -> set[UUID]:
         """Answers the run ids that were no longer ours."""
-        told = [(each.job_id, each.run_id, self._hidden(each, outcome)) for each, outcome in reports]
+        told = [record.report_of(each, self._hidden(each, outcome)) for each, outcome in reports]
         return record.finish_many(self.ground, told)
 
     def release(self, claims: Sequence[Claim]) -> int:

@@ -13,7 +13,7 @@ from penstock.core.audit_chain import Verified
 from penstock.core.errors import InvalidInput, NotFound
 from penstock.core.nouns import Health, Job, Run, Violation, Warning_
 from penstock.core.status import TERMINAL, JobStatus, one_of
-from penstock.queue import audit
+from penstock.queue import audit, keyring
 from penstock.queue.ground import Ground
 from penstock.store import audit_chain, jobs, prune, served, waiting, workers
 from penstock.store import doctor as checks
@@ -117,7 +117,8 @@ def doctor(ground: Ground) -> Health:
         missed = [Warning_("engine without what Penstock needs", message) for message in ground.db.missing]
         unserved = served.warnings(tx, 2 * ground.config.lease_seconds)
         warned = [*missed, *checks.warnings(tx), *unserved, *_doubtful(tx, chains), *pipelines.warnings(tx)]
-        return Health(tuple(found), tuple(warned), len(checks.CHECKS) + 2)
+        kept = keyring.looked_at(tx)
+        return Health(tuple(found), (*warned, *kept.warnings), len(checks.CHECKS) + 2, kept.notes)
 
 
 def _tampered(chains: Verified) -> list[Violation]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 from uuid import UUID
 
 from penstock.core.decide import Attempt, Resolution, RetryPolicy, decide
@@ -20,8 +21,15 @@ from penstock.store.database import Tx
 from penstock.store.faults import is_disconnect
 from penstock.store.hot import Closed, Closing, Success
 
-Report = tuple[UUID, UUID, Outcome]
-"""Job id, run id, and how the run ended."""
+
+class Report(NamedTuple):
+    """How a run ended. The tenant is that of its job, where the caller knows it; else it is looked up if it is needed."""
+
+    job_id: UUID
+    run_id: UUID
+    outcome: Outcome
+    tenant_id: UUID | None = None
+
 
 _ANY_ATTEMPT = Attempt(1, 1, RetryMode.REQUEUE)
 _PLAIN_SUCCESS = decide(_ANY_ATTEMPT, Succeeded())
@@ -33,9 +41,13 @@ _TOLD = ("stdout_tail", "stderr_tail", "artifacts", "log_path")
 
 def finish(ground: Ground, claim: Claim, outcome: Outcome) -> None:
     """Report one run. Raises LeaseLost, and changes nothing, if the run was closed or its lease passed on."""
-    lost = finish_many(ground, [(claim.job_id, claim.run_id, outcome)], worker=claim.worker_id)
+    lost = finish_many(ground, [report_of(claim, outcome)], worker=claim.worker_id)
     if lost:
         raise LeaseLost(sorted(lost))
+
+
+def report_of(claim: Claim, outcome: Outcome) -> Report:
+    return Report(claim.job_id, claim.run_id, outcome, claim.tenant_id)
 
 
 def finish_many(ground: Ground, reports: Sequence[Report], worker: str = "") -> set[UUID]:
@@ -60,17 +72,22 @@ def _without_successes(ground: Ground, reports: Sequence[Report], worker: str) -
     """Write the successes that touch nobody else, on the shortest way; answer what is left to write. Of a batch with other
     outcomes none: it is written together, or not at all."""
     successes = _successes(reports) if ground.db.has_short_way else None
-    if successes is None:
+    if successes is None or (ground.db.codec.writes and any(_to_look_up(each) for each in successes)):
         return reports
     closed = ground.db.at_once(lambda tx: claims.close_successes(tx, successes, shard_of(worker)))
     return reports if closed is None else _left_of(reports, closed)
 
 
+def _to_look_up(success: Success) -> bool:
+    """Whether its tenant must be known, and is not."""
+    return success.result is not None and success.tenant_id is None
+
+
 def _successes(reports: Sequence[Report]) -> list[Success] | None:
     """The reports as successes that left nothing behind but a result; None if one of them is something else."""
     successes = [
-        Success(job_id, run_id, outcome.result)
-        for job_id, run_id, outcome in reports
+        Success(job_id, run_id, outcome.result, tenant_id)
+        for job_id, run_id, outcome, tenant_id in reports
         if isinstance(outcome, Succeeded) and outcome.evidence is NOTHING
     ]
     return successes if len(successes) == len(reports) else None
@@ -82,8 +99,12 @@ def _left_of(reports: Sequence[Report], closed: set[UUID]) -> Sequence[Report]:
 
 def recorded(tx: Tx, reports: Sequence[Report]) -> set[UUID]:
     """The runs that are closed as these reports say: for a caller whose COMMIT was not answered."""
-    found = claims.ended(tx, [(job_id, run_id) for job_id, run_id, _ in reports])
-    return {run_id for _, run_id, outcome in reports if run_id in found and not _by_recovery(outcome, *found[run_id])}
+    found = claims.ended(tx, [(report.job_id, report.run_id) for report in reports])
+    return {
+        report.run_id
+        for report in reports
+        if report.run_id in found and not _by_recovery(report.outcome, *found[report.run_id])
+    }
 
 
 def _by_recovery(outcome: Outcome, status: RunStatus, error: str | None) -> bool:
@@ -94,7 +115,8 @@ def _by_recovery(outcome: Outcome, status: RunStatus, error: str | None) -> bool
 
 
 def check_results(reports: Sequence[Report]) -> None:
-    for _, _, outcome in reports:
+    for report in reports:
+        outcome = report.outcome
         if isinstance(outcome, Succeeded) and outcome.result is not None:
             plain("result", outcome.result)
 
@@ -112,7 +134,7 @@ def close_in(ground: Ground, tx: Tx, reports: Sequence[Report], worker: str = ""
         _tell(ground, tx, moved, {closing.run_id: closing.resolution for closing in closings})
     if len(closed) == len(reports):
         return set()
-    return {run_id for _, run_id, _ in reports} - {done.run_id for done in closed}
+    return {report.run_id for report in reports} - {done.run_id for done in closed}
 
 
 def _tell(ground: Ground, tx: Tx, moved: Sequence[Closed], resolutions: Mapping[UUID, Resolution]) -> None:
@@ -135,21 +157,21 @@ def _decide(ground: Ground, tx: Tx, reports: Sequence[Report]) -> list[Closing]:
     unsure = [report for report in reports if not isinstance(report[2], Succeeded | Skipped)]
     decided = _decide_on_facts(ground, tx, unsure) if unsure else {}
     closings = []
-    for job_id, run_id, outcome in reports:
+    for job_id, run_id, outcome, tenant_id in reports:
         if isinstance(outcome, Succeeded) and outcome.result is None and outcome.evidence is NOTHING:
-            closings.append(Closing(job_id, run_id, _PLAIN_SUCCESS))
+            closings.append(Closing(job_id, run_id, _PLAIN_SUCCESS, tenant_id))
         elif isinstance(outcome, Succeeded | Skipped):
-            closings.append(Closing(job_id, run_id, _storable(decide(_ANY_ATTEMPT, outcome))))
+            closings.append(Closing(job_id, run_id, _storable(decide(_ANY_ATTEMPT, outcome)), tenant_id))
         elif run_id in decided:
-            closings.append(Closing(job_id, run_id, _storable(decided[run_id])))
+            closings.append(Closing(job_id, run_id, _storable(decided[run_id]), tenant_id))
     return closings
 
 
 def _decide_on_facts(ground: Ground, tx: Tx, reports: Sequence[Report]) -> dict[UUID, Resolution]:
-    facts = claims.attempts(tx, [(job_id, run_id) for job_id, run_id, _ in reports])
+    facts = claims.attempts(tx, [(report.job_id, report.run_id) for report in reports])
     policies = claims.policies(tx, {definition_id for _, definition_id in facts.values() if definition_id})
     resolutions = {}
-    for _, run_id, outcome in reports:
+    for _, run_id, outcome, _ in reports:
         if run_id in facts:
             attempt, definition_id = facts[run_id]
             stored = policies.get(definition_id) if definition_id else None

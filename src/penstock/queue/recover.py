@@ -91,7 +91,7 @@ def _abandoned(ground: Ground, tx: Tx, dead: Callable[[str], bool] | None) -> tu
         if kind in back:
             back[kind].append((row.id, row.run_id))
         else:
-            reports.append((row.id, row.run_id, _outcome_of_lost(row, kind)))
+            reports.append(Report(row.id, row.run_id, _outcome_of_lost(row, kind)))
     lost = close_in(ground, tx, reports, "recovery") if reports else set()
     failpoints.reach("recover.after_close")
     returned = 0
@@ -136,7 +136,9 @@ def _without_run(ground: Ground, tx: Tx) -> int:
     for job in found:
         run_id = recovery.open_missing_run(tx, job)
         close_in(
-            ground, tx, [(job["id"], run_id, Failed(f"{CRASH_RECOVERY} it was running without a run", crashed=True))]
+            ground,
+            tx,
+            [Report(job["id"], run_id, Failed(f"{CRASH_RECOVERY} it was running without a run", crashed=True))],
         )
     return len(found)
 
@@ -145,7 +147,7 @@ def _finishing(ground: Ground, tx: Tx) -> int:
     found = recovery.with_ended_run(tx)
     for row in found:
         recovery.reopen_run(tx, row.id, row.run_id)
-        close_in(ground, tx, [(row.id, row.run_id, _outcome_of(row.status, row.error))])
+        close_in(ground, tx, [Report(row.id, row.run_id, _outcome_of(row.status, row.error))])
     return len(found)
 
 

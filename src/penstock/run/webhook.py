@@ -17,9 +17,9 @@ from typing import Any, BinaryIO, Protocol, cast
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from penstock.core.errors import InvalidInput
+from penstock.core.errors import CiphertextInvalid, InvalidInput, KeyMissing
 from penstock.core.nouns import Claim
-from penstock.core.outcomes import Failed, Outcome, Skipped, Succeeded
+from penstock.core.outcomes import Failed, Outcome, Skipped, Snoozed, Succeeded
 from penstock.core.payload import dumps
 from penstock.core.version import VERSION
 from penstock.core.webhook import DELIVERY_KEY, Attempt, Egress, Endpoint, headers
@@ -30,6 +30,8 @@ BODY_SECONDS = 2.0
 """Of those, for the body of an answer whose status is known."""
 
 MAX_BODY = 16 * 1024
+KEY_WAIT_SECONDS = 60.0
+"""How long a delivery waits whose secret cannot be decrypted here."""
 EXCERPT = 200
 
 
@@ -87,7 +89,12 @@ class WebhookRunner:
             )  # fmt: skip
         except (KeyError, TypeError, ValueError):
             return Failed("This is not a message of ours.", fatal=True)
-        endpoint = self._post.endpoint(claim.tenant_id, attempt.webhook_id)
+        try:
+            endpoint = self._post.endpoint(claim.tenant_id, attempt.webhook_id)
+        except KeyMissing as error:
+            return Snoozed(KEY_WAIT_SECONDS, f"KeyMissing: the secret of its webhook is {error.short}.")
+        except CiphertextInvalid as error:
+            return Failed(f"CiphertextInvalid: the secret of its webhook is {error.short}.", fatal=True)
         if endpoint is None or not endpoint.is_enabled:
             return Skipped("the webhook was deleted or disabled")
         began = time.monotonic()

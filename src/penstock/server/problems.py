@@ -41,6 +41,8 @@ STATUS_OF: Sequence[tuple[type[errors.PenstockError], int]] = (
     (errors.InvalidInput, 422),
     (JobTransitionError, 409),
     (PipelineError, 422),
+    (errors.KeyMissing, 503),
+    (errors.CiphertextInvalid, 503),
     (errors.DatabaseError, 503),
 )
 

@@ -56,7 +56,8 @@ def write(
     tx.run(
         insert(audit).values(
             id=made, tenant_id=tenant_id, actor=actor, action=action, subject_type=subject_type,
-            subject_id=subject_id, before=before, after=after, request_id=request_id, address=address, at=tx.now,
+            subject_id=subject_id, before=tx.codec.for_audit(before), after=tx.codec.for_audit(after),
+            request_id=request_id, address=address, at=tx.now,
         )
     )  # fmt: skip
     return made

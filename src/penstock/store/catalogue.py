@@ -17,11 +17,11 @@ def every(tx: Tx, *, archived: bool = False) -> list[Definition]:
     query = select(definitions).order_by(definitions.c.key, definitions.c.tenant_id.is_not(None), definitions.c.id)
     if not archived:
         query = query.where(definitions.c.is_active)
-    return [rows.definition(row) for row in tx.run(query).mappings()]
+    return [rows.definition(row, tx.codec) for row in tx.run(query).mappings()]
 
 
 def owned_by(tx: Tx, tenant_id: UUID | None) -> list[Definition]:
     """The active ones of one owner: a tenant, or with None those offered to all."""
     owner = definitions.c.tenant_id.is_(None) if tenant_id is None else definitions.c.tenant_id == tenant_id
     query = select(definitions).where(owner, definitions.c.is_active).order_by(definitions.c.key)
-    return [rows.definition(row) for row in tx.run(query).mappings()]
+    return [rows.definition(row, tx.codec) for row in tx.run(query).mappings()]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -12,11 +14,13 @@ from sqlalchemy import and_, case, delete, insert, literal, or_, select, update
 from penstock.core.decide import Attempt
 from penstock.core.ids import new_id
 from penstock.core.nouns import Claim
+from penstock.core.outcomes import NOTHING
 from penstock.core.status import JobStatus, RetryMode, RunStatus, WaitsFor
 from penstock.store import failpoints, promote, rows
 from penstock.store.database import Tx
 from penstock.store.dialects import Dialect
 from penstock.store.hot import NOTHING_TAKEN, Beats, ClaimRequest, Closed, Closing, Gate, Rehearsed, Success, Taken
+from penstock.store.sealing import error_of, has_secrets, progress_of, stderr_of, stdout_of
 from penstock.store.tables import definitions, in_status, jobs, run_in_status, runs, tenants
 
 
@@ -34,7 +38,12 @@ def claim(tx: Tx, entered: Gate, request: ClaimRequest) -> Taken:
     if entered.due or entered.limited:
         promote.admit(tx)
     admitted = request.through(entered)
-    return tx.dialect.claim(tx.conn, tx.moment, admitted) if admitted else NOTHING_TAKEN
+    return _opened(tx, tx.dialect.claim(tx.conn, tx.moment, admitted)) if admitted else NOTHING_TAKEN
+
+
+def _opened(tx: Tx, taken: Taken) -> Taken:
+    codec = tx.codec
+    return Taken(taken.number, lambda: codec.claims(taken.claims())) if taken.number else taken
 
 
 def rehearse(dialect: Dialect, expected: Gate, request: ClaimRequest, moment: datetime | None) -> Rehearsed | None:
@@ -47,7 +56,8 @@ def enter_and_claim(tx: Tx, rehearsed: Rehearsed) -> tuple[Gate, Taken]:
     """The same where nothing has changed since the gate was last seen, which is most of the time; nothing is claimed if
     something has."""
     failpoints.reach("claim.before")
-    return tx.dialect.enter_and_claim(tx.conn, tx.moment, rehearsed)
+    entered, taken = tx.dialect.enter_and_claim(tx.conn, tx.moment, rehearsed)
+    return entered, _opened(tx, taken)
 
 
 def held(tx: Tx, run_ids: Sequence[UUID]) -> list[Claim]:
@@ -64,7 +74,7 @@ def held(tx: Tx, run_ids: Sequence[UUID]) -> list[Claim]:
         "run_id", "tenant_id", "definition_id", "queue", "params", "attempt_no", "max_attempts", "retry_mode", "root_id",
         "group_id", "lease_expires_at", "trace", "correlation_id", "timeout_seconds",
     )  # fmt: skip
-    return [
+    found = [
         rows.claim(
             {
                 **{name: row[name] for name in names},
@@ -78,6 +88,7 @@ def held(tx: Tx, run_ids: Sequence[UUID]) -> list[Claim]:
         )
         for row in tx.run(query).mappings()
     ]
+    return tx.codec.claims(found)
 
 
 def heartbeat(
@@ -133,7 +144,8 @@ def attempts(tx: Tx, pairs: Sequence[tuple[UUID, UUID]]) -> dict[UUID, tuple[Att
 def close(tx: Tx, closings: Sequence[Closing], shard: int = 0) -> list[Closed]:
     """Close runs and move their jobs as decided, with their retries. One that is missing from the answer was not ours."""
     failpoints.reach("finish.before")
-    closed = list(tx.dialect.close(tx.conn, tx.moment, closings, shard))
+    sealed = _sealed(tx, closings) if tx.codec.writes else closings
+    closed = list(tx.dialect.close(tx.conn, tx.moment, sealed, shard))
     failpoints.reach("finish.before_retry")
     ours = {done.run_id for done in closed}
     for closing in closings:
@@ -145,8 +157,49 @@ def close(tx: Tx, closings: Sequence[Closing], shard: int = 0) -> list[Closed]:
 def close_successes(tx: Tx, successes: Sequence[Success], shard: int = 0) -> set[UUID]:
     """Close those of them that belong to no group and of which no webhook is to know; answer their run ids."""
     failpoints.reach("finish.before")
+    if tx.codec.writes:
+        successes = _sealed_successes(tx, successes)
+        if not successes:
+            return set()
     closed = tx.dialect.close_successes(tx.conn, tx.moment, successes, shard)
     return {success.run_id for success in successes} if closed is None else closed
+
+
+def _sealed(tx: Tx, closings: Sequence[Closing]) -> list[Closing]:
+    telling = [closing for closing in closings if has_secrets(closing.resolution)]
+    known = _tenants(tx, [(closing.job_id, closing.tenant_id) for closing in telling])
+    return [
+        tx.codec.closing(closing, known[closing.job_id]) if closing.job_id in known else _without_secrets(closing)
+        for closing in closings
+    ]
+
+
+def _without_secrets(closing: Closing) -> Closing:
+    """One that has none, or whose job is gone: then nothing is written, and nothing in clear may go to the server."""
+    if not has_secrets(closing.resolution):
+        return closing
+    bare = replace(closing.resolution, error=None, result=None, evidence=NOTHING)
+    return replace(closing, resolution=bare)
+
+
+def _sealed_successes(tx: Tx, successes: Sequence[Success]) -> list[Success]:
+    known = _tenants(tx, [(each.job_id, each.tenant_id) for each in successes if each.result is not None])
+    return [
+        each if each.result is None else tx.codec.success(each, known[each.job_id])
+        for each in successes
+        if each.result is None or each.job_id in known
+    ]
+
+
+def _tenants(tx: Tx, given: Sequence[tuple[UUID, UUID | None]]) -> dict[UUID, UUID]:
+    """Whose jobs these are: most callers know, the others' are looked up."""
+    known = {job_id: tenant_id for job_id, tenant_id in given if tenant_id is not None}
+    missing = [job_id for job_id, tenant_id in given if tenant_id is None]
+    if missing:
+        known |= {
+            row.id: row.tenant_id for row in tx.rows(select(jobs.c.id, jobs.c.tenant_id).where(jobs.c.id.in_(missing)))
+        }
+    return known
 
 
 def chain(tx: Tx, job_id: UUID, delay: float) -> UUID:
@@ -231,6 +284,11 @@ def asked_to_stop(tx: Tx, pairs: Sequence[tuple[UUID, UUID]]) -> list[tuple[UUID
 
 def report_progress(tx: Tx, job_id: UUID, run_id: UUID, values: dict[str, Any]) -> bool:
     """Progress of a run that is still open; a stale one changes nothing."""
+    if tx.codec.writes:
+        known = _tenants(tx, [(job_id, None)])
+        if job_id not in known:
+            return False
+        values = tx.codec.seal(values, progress_of(known[job_id], job_id))
     return bool(
         tx.count(
             update(jobs)
@@ -242,6 +300,12 @@ def report_progress(tx: Tx, job_id: UUID, run_id: UUID, values: dict[str, Any]) 
 
 def report_tails(tx: Tx, job_id: UUID, run_id: UUID, stdout: str | None, stderr: str | None) -> bool:
     """What an open run has printed lately."""
+    if tx.codec.writes:
+        known = _tenants(tx, [(job_id, None)])
+        if job_id not in known:
+            return False
+        stdout = tx.codec.seal_text(stdout, stdout_of(known[job_id], run_id))
+        stderr = tx.codec.seal_text(stderr, stderr_of(known[job_id], run_id))
     return bool(
         tx.count(
             update(runs)
@@ -279,9 +343,12 @@ def policies(tx: Tx, ids: set[UUID]) -> dict[UUID, Any]:
 
 def ended(tx: Tx, pairs: Sequence[tuple[UUID, UUID]]) -> dict[UUID, tuple[RunStatus, str | None]]:
     """Of these (job, run) pairs, how the runs that are closed ended, by run id."""
-    query = select(runs.c.id, runs.c.status, runs.c.error).where(
+    query = select(runs.c.id, runs.c.status, runs.c.error, runs.c.tenant_id, runs.c.job_id).where(
         runs.c.job_id.in_([job_id for job_id, _ in pairs]),
         runs.c.id.in_([run_id for _, run_id in pairs]),
         runs.c.status != RunStatus.RUNNING,
     )
-    return {row.id: (RunStatus(row.status), row.error) for row in tx.rows(query)}
+    return {
+        row.id: (RunStatus(row.status), tx.codec.open_text(row.error, partial(error_of, row.tenant_id, row.job_id)))
+        for row in tx.rows(query)
+    }

@@ -22,6 +22,7 @@ from sqlalchemy import exc as sa_exc
 from sqlalchemy.engine import URL
 from sqlalchemy.sql import ColumnElement, Executable
 
+from penstock.core.cipher import KeyRing
 from penstock.core.clock import Clock
 from penstock.core.errors import DatabaseUnavailable, InvalidInput
 from penstock.store import failpoints, urls
@@ -32,6 +33,7 @@ from penstock.store.dialects.sqlite import begin_to_write, is_prepared
 from penstock.store.dialects.sqlite_file import FileLost
 from penstock.store.faults import is_disconnect, is_left, is_read_only, is_transient, translated
 from penstock.store.guest import guest_connection
+from penstock.store.sealing import PLAIN, Codec
 from penstock.store.types import UtcTime
 
 T = TypeVar("T")
@@ -53,6 +55,8 @@ class Tx:
     conn: Connection
     dialect: Dialect
     moment: datetime | None
+    codec: Codec = PLAIN
+    """What seals the values that are encrypted at rest, and opens them."""
 
     @property
     def now(self) -> ColumnElement[datetime]:
@@ -111,8 +115,11 @@ class Database:
         busy_timeout: float = 30.0,
         statement_seconds: float = STATEMENT_SECONDS,
         beside: bool = False,
+        keys: KeyRing | None = None,
     ) -> None:
-        """With `beside`, an engine is only the example for connections of our own; else its own connections are used."""
+        """With `beside`, an engine is only the example for connections of our own; else its own connections are used. With `keys`,
+        what `sealing` names is encrypted at rest."""
+        self.codec = PLAIN if keys is None else Codec(keys)
         self._given = url
         self.owns_engine = beside or not isinstance(url, Engine)
         if not isinstance(url, Engine):
@@ -158,6 +165,7 @@ class Database:
         other = Database(
             self._given, self.clock, pool_size=pool_size, busy_timeout=self.busy_timeout,
             statement_seconds=min(statement_seconds, self.statement_seconds), beside=isinstance(self._given, Engine),
+            keys=self.codec.ring,
         )  # fmt: skip
         other.verify = self.verify
         return other
@@ -182,7 +190,7 @@ class Database:
         """A read transaction: one snapshot on SQLite, one statement after another on PostgreSQL. With `patient`, its statements
         may take as long as they like."""
         with self._connected(patient) as conn, conn.begin():
-            yield Tx(conn, self.dialect, self.moment())
+            yield Tx(conn, self.dialect, self.moment(), self.codec)
 
     @contextmanager
     def write(self, *, patient: bool = False) -> Iterator[Tx]:
@@ -190,7 +198,7 @@ class Database:
         with self._connected(patient) as plain:
             conn = plain.execution_options(penstock_write=True, **self._marks)
             with self._turn(), conn.begin():
-                yield Tx(conn, self.dialect, self.moment())
+                yield Tx(conn, self.dialect, self.moment(), self.codec)
                 failpoints.reach("commit.before")
             self.dialect.check_file(plain.connection)
             failpoints.reach("commit.after")
@@ -295,7 +303,7 @@ class Database:
                 bare: Any = Bare(borrowed)
                 failpoints.reach("commit.before")
                 with self.dialect.patience(connection, self.statement_seconds):
-                    done = work(Tx(bare, self.dialect, self.moment()))
+                    done = work(Tx(bare, self.dialect, self.moment(), self.codec))
                 failpoints.reach("commit.after")
             except BaseException as error:
                 lost = connection.closed or is_left(error)
@@ -345,7 +353,7 @@ class Database:
                 begin_to_write(borrowed)
                 try:
                     bare: Any = Bare(borrowed)
-                    done = work(Tx(bare, self.dialect, self.moment()))
+                    done = work(Tx(bare, self.dialect, self.moment(), self.codec))
                     failpoints.reach("commit.before")
                 except BaseException:
                     cursor.execute("ROLLBACK")
@@ -397,7 +405,7 @@ class Database:
         with guest_connection(connection, self.dialect) as conn:
             driver = conn.connection.dbapi_connection
             with link.unprepared(driver) if self._pooled else nullcontext():
-                yield Tx(conn, self.dialect, self.moment())
+                yield Tx(conn, self.dialect, self.moment(), self.codec)
 
     def ping(self) -> None:
         with self.read() as tx:

@@ -15,6 +15,7 @@ from penstock.core.nouns import Definition
 from penstock.core.status import WaitsFor
 from penstock.store import rows
 from penstock.store.database import Tx
+from penstock.store.sealing import defaults_of
 from penstock.store.tables import definitions, is_claimable, jobs, triggers
 from penstock.store.types import json_object
 
@@ -34,31 +35,31 @@ def by_key(tx: Tx, tenant_id: UUID | None, key: str) -> Definition | None:
         .limit(1)
     )
     row = found.mappings().first()
-    return rows.definition(row) if row else None
+    return rows.definition(row, tx.codec) if row else None
 
 
 def owned(tx: Tx, tenant_id: UUID | None, key: str, *, lock: bool = False) -> Definition | None:
     owner = definitions.c.tenant_id.is_(None) if tenant_id is None else definitions.c.tenant_id == tenant_id
     query = select(definitions).where(owner, definitions.c.key == key)
     row = tx.run(query.with_for_update() if lock else query).mappings().first()
-    return rows.definition(row) if row else None
+    return rows.definition(row, tx.codec) if row else None
 
 
 def by_id(tx: Tx, definition_id: UUID) -> Definition | None:
     row = tx.run(select(definitions).where(definitions.c.id == definition_id)).mappings().first()
-    return rows.definition(row) if row else None
+    return rows.definition(row, tx.codec) if row else None
 
 
 def by_ids(tx: Tx, ids: set[UUID]) -> dict[UUID, Definition]:
     found = tx.run(select(definitions).where(definitions.c.id.in_(ids))).mappings()
-    return {row["id"]: rows.definition(row) for row in found}
+    return {row["id"]: rows.definition(row, tx.codec) for row in found}
 
 
 def visible(tx: Tx, tenant_id: UUID | None, *, archived: bool = False) -> list[Definition]:
     query = select(definitions).where(_visible(tenant_id)).order_by(definitions.c.key)
     if not archived:
         query = query.where(definitions.c.is_active)
-    return [rows.definition(row) for row in tx.run(query).mappings()]
+    return [rows.definition(row, tx.codec) for row in tx.run(query).mappings()]
 
 
 def keys_run_by(tx: Tx, runner: str) -> list[str]:
@@ -77,10 +78,15 @@ def secret_marks(tx: Tx, ids: Collection[UUID]) -> dict[UUID, list[Mapping[str, 
 def add(tx: Tx, tenant_id: UUID | None, key: str, values: dict[str, Any]) -> Definition | None:
     """The new definition, or None if somebody else added one of this key at the same moment."""
     insert: Any = sqlite.insert if tx.dialect.name == "sqlite" else postgresql.insert
+    definition_id = new_id()
+    values = {
+        **values,
+        "default_params": tx.codec.seal(values["default_params"], defaults_of(tenant_id, definition_id)),
+    }
     statement = (
         insert(definitions)
         .values(
-            id=new_id(),
+            id=definition_id,
             tenant_id=tenant_id,
             key=key,
             created_at=tx.now,
@@ -92,7 +98,7 @@ def add(tx: Tx, tenant_id: UUID | None, key: str, values: dict[str, Any]) -> Def
         .returning(definitions)
     )
     row = tx.run(statement).mappings().first()
-    return rows.definition(row) if row else None
+    return rows.definition(row, tx.codec) if row else None
 
 
 def change(tx: Tx, definition_id: UUID, values: dict[str, Any]) -> Definition:
@@ -100,13 +106,19 @@ def change(tx: Tx, definition_id: UUID, values: dict[str, Any]) -> Definition:
     if "arg_schema" in values:
         before = secret_marks(tx, [definition_id]).get(definition_id)
         values = {**values, "secret_marks": remembered(before, values["arg_schema"])}
+    if tx.codec.writes and values.get("default_params"):
+        owner = tx.scalar(select(definitions.c.tenant_id).where(definitions.c.id == definition_id))
+        values = {
+            **values,
+            "default_params": tx.codec.seal(values["default_params"], defaults_of(owner, definition_id)),
+        }
     statement = (
         update(definitions)
         .where(definitions.c.id == definition_id)
         .values(**values, version=definitions.c.version + 1, updated_at=tx.now)
         .returning(definitions)
     )
-    return rows.definition(tx.run(statement).mappings().one())
+    return rows.definition(tx.run(statement).mappings().one(), tx.codec)
 
 
 def park(tx: Tx, definition_id: UUID) -> int:

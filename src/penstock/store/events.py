@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -11,6 +12,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from penstock.core.reach import Event
 from penstock.store.database import WRONG_CLOCK_SECONDS, Tx
+from penstock.store.sealing import Codec, event_of
 from penstock.store.tables import events, trigger_fires
 from penstock.store.types import json_object
 
@@ -19,14 +21,15 @@ _COLUMNS = [events.c[name] for name in _FIELDS]
 
 
 def add(tx: Tx, values: Mapping[str, Any]) -> Event:
-    statement = insert(events).values(created_at=tx.now, **values).returning(*_COLUMNS)
-    return _event(tx.run(statement).mappings().one())
+    context = tx.codec.seal(values["context"], event_of(values["tenant_id"], values["id"]))
+    statement = insert(events).values(created_at=tx.now, **{**values, "context": context}).returning(*_COLUMNS)
+    return _event(tx.run(statement).mappings().one(), tx.codec)
 
 
 def get(tx: Tx, tenant_id: UUID, event_id: UUID) -> Event | None:
     query = select(*_COLUMNS).where(events.c.id == event_id, events.c.tenant_id == tenant_id)
     row = tx.run(query).mappings().first()
-    return _event(row) if row else None
+    return _event(row, tx.codec) if row else None
 
 
 def listed(tx: Tx, tenant_id: UUID, name: str | None, limit: int, before: UUID | None = None) -> list[Event]:
@@ -36,7 +39,7 @@ def listed(tx: Tx, tenant_id: UUID, name: str | None, limit: int, before: UUID |
         query = query.where(events.c.name == name)
     if before is not None:
         query = query.where(events.c.id < before)
-    return [_event(row) for row in tx.run(query.order_by(events.c.id.desc()).limit(limit)).mappings()]
+    return [_event(row, tx.codec) for row in tx.run(query.order_by(events.c.id.desc()).limit(limit)).mappings()]
 
 
 def depth(tx: Tx, tenant_id: UUID, event_id: UUID) -> int | None:
@@ -76,8 +79,9 @@ def forget_fires(tx: Tx, trigger_ids: Sequence[UUID]) -> None:
     tx.run(delete(trigger_fires).where(trigger_fires.c.trigger_id.in_(trigger_ids)))
 
 
-def _event(row: Mapping[Any, Any]) -> Event:
+def _event(row: Mapping[Any, Any], codec: Codec) -> Event:
     values = {name: row[name] for name in _FIELDS}
-    values["context"] = json_object(values["context"])
+    place = partial(event_of, values["tenant_id"], values["id"])
+    values["context"] = codec.open(json_object(values["context"]), place)
     values["outcomes"] = tuple(json_object(values["outcomes"]))
     return Event(**values)

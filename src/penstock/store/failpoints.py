@@ -28,6 +28,7 @@ NAMES = (
     "group.after_insert",
     "reserve.after_insert",
     "tick.after_insert",
+    "rotate.after_update",
     "commit.before",
     "commit.after",
     "worker.before_run",

@@ -40,7 +40,7 @@ def members(tx: Tx, group_id: UUID) -> list[Job]:
     query = (
         select(*rows.JOB_COLUMNS).where(jobs.c.group_id == group_id, ~newer).order_by(jobs.c.group_position, jobs.c.id)
     )
-    return [rows.job(row) for row in tx.run(query).mappings()]
+    return [rows.job(row, tx.codec) for row in tx.run(query).mappings()]
 
 
 def advance(tx: Tx, group_id: UUID) -> bool:

@@ -107,6 +107,8 @@ class Closing:
     job_id: UUID
     run_id: UUID
     resolution: Resolution
+    tenant_id: UUID | None = None
+    """Whose job it is, where the caller knows."""
 
 
 def told_once(
@@ -137,6 +139,8 @@ class Success(NamedTuple):
     job_id: UUID
     run_id: UUID
     result: Any = None
+    tenant_id: UUID | None = None
+    """Whose job it is, where the caller knows."""
 
 
 class Closed(NamedTuple):

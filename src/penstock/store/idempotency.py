@@ -6,13 +6,16 @@ waits for the first to commit, and reads its answer, or for it to fail, and does
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from sqlalchemy import select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
+from penstock.core.cipher import readable
 from penstock.store.database import Tx
+from penstock.store.sealing import response_of
 from penstock.store.tables import idempotency_keys as keys
 
 
@@ -33,12 +36,16 @@ def take(tx: Tx, tenant_id: UUID, key: str, request_hash: str) -> Remembered | N
             keys.c.tenant_id == tenant_id, keys.c.key == key
         )
     )
-    return None if row is None else Remembered(*row)
+    if row is None:
+        return None
+    request_hash, status, body = row
+    return Remembered(request_hash, status, readable(tx.codec.open(body, partial(response_of, tenant_id, key))))
 
 
 def remember(tx: Tx, tenant_id: UUID, key: str, status: int, body: Any) -> None:
+    kept = tx.codec.seal(body, response_of(tenant_id, key))
     tx.run(
         update(keys)
         .where(keys.c.tenant_id == tenant_id, keys.c.key == key)
-        .values(response_status=status, response_body=body)
+        .values(response_status=status, response_body=kept)
     )

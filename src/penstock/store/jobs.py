@@ -24,11 +24,13 @@ from sqlalchemy import (
     update,
 )
 
+from penstock.core.cipher import TEXT_MARK, readable
 from penstock.core.nouns import Job, Run
 from penstock.core.status import JobStatus
 from penstock.store import failpoints, rows
 from penstock.store.database import Tx
 from penstock.store.hot import Alike, NewJob, Written
+from penstock.store.sealing import params_of, snapshot_of
 from penstock.store.tables import floors, in_status, is_active, is_claimable, jobs, queues, runs
 from penstock.store.types import Id
 
@@ -37,7 +39,7 @@ def insert(tx: Tx, new: Sequence[NewJob]) -> dict[UUID, Written]:
     """Write them, each at its place. Answers those written: one missing met a changed definition, an inactive tenant,
     or an active job of the same dedupe key."""
     failpoints.reach("enqueue.before")
-    written = {made.id: made for made in tx.dialect.insert_jobs(tx.conn, tx.moment, new)}
+    written = {made.id: made for made in tx.dialect.insert_jobs(tx.conn, tx.moment, tx.codec.new_jobs(new))}
     failpoints.reach("enqueue.after")
     return written
 
@@ -46,7 +48,7 @@ def insert_alike(tx: Tx, many: Alike) -> int:
     """Write them, each at its place, in their order. Answers how many were written: all, or none if the definition changed
     or the tenant is inactive."""
     failpoints.reach("enqueue.before")
-    written = tx.dialect.insert_alike(tx.conn, tx.moment, many)
+    written = tx.dialect.insert_alike(tx.conn, tx.moment, tx.codec.alike(many))
     failpoints.reach("enqueue.after")
     return written
 
@@ -54,12 +56,12 @@ def insert_alike(tx: Tx, many: Alike) -> int:
 def get(tx: Tx, tenant_id: UUID, job_id: UUID, *, lock: bool = False) -> Job | None:
     query = select(*rows.JOB_COLUMNS).where(jobs.c.id == job_id, jobs.c.tenant_id == tenant_id)
     row = tx.run(query.with_for_update() if lock else query).mappings().first()
-    return rows.job(row) if row else None
+    return rows.job(row, tx.codec) if row else None
 
 
 def get_many(tx: Tx, ids: Sequence[UUID]) -> list[Job]:
     found = tx.run(select(*rows.JOB_COLUMNS).where(jobs.c.id.in_(ids))).mappings()
-    by_id = {row["id"]: rows.job(row) for row in found}
+    by_id = {row["id"]: rows.job(row, tx.codec) for row in found}
     return [by_id[i] for i in ids if i in by_id]
 
 
@@ -75,7 +77,7 @@ def active_with_dedupe_key(tx: Tx, tenant_id: UUID, dedupe_key: str) -> Job | No
         .mappings()
         .first()
     )
-    return rows.job(row) if row else None
+    return rows.job(row, tx.codec) if row else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +116,10 @@ class Filter:
             found.append(jobs.c.created_at < self.created_before)
         if self.search:
             pattern = f"%{_escape(self.search.lower())}%"
-            texts = (jobs.c.definition_key, jobs.c.last_error, jobs.c.correlation_id, jobs.c.dedupe_key)
-            found.append(or_(*(func.lower(column).like(pattern, escape="\\") for column in texts)))
+            texts = (jobs.c.definition_key, jobs.c.correlation_id, jobs.c.dedupe_key)
+            # In the letters of an encrypted error something could be found that is not in the error.
+            plain_error = case((func.substr(jobs.c.last_error, 1, len(TEXT_MARK)) != TEXT_MARK, jobs.c.last_error))
+            found.append(or_(*(func.lower(column).like(pattern, escape="\\") for column in (*texts, plain_error))))
         return found
 
 
@@ -137,7 +141,7 @@ def listed(
         return []
     ids = page_of_ids(where, before is not None)
     query = select(*rows.JOB_COLUMNS).where(jobs.c.id.in_(ids)).order_by(jobs.c.id.desc())
-    return [rows.job(row) for row in tx.run(query, page_params(tenant_id, limit, offset, before)).mappings()]
+    return [rows.job(row, tx.codec) for row in tx.run(query, page_params(tenant_id, limit, offset, before)).mappings()]
 
 
 def page_params(tenant_id: UUID, limit: int, offset: int, before: UUID | None) -> dict[str, Any]:
@@ -196,12 +200,12 @@ def counts(tx: Tx, tenant_id: UUID, cap: int | None = None) -> dict[JobStatus, i
 
 def runs_of(tx: Tx, tenant_id: UUID, job_id: UUID) -> list[Run]:
     query = (
-        select(runs, jobs.c.params)
+        select(runs, jobs.c.params, jobs.c.root_id)
         .join(jobs, jobs.c.id == runs.c.job_id)
         .where(runs.c.job_id == job_id, jobs.c.tenant_id == tenant_id)
         .order_by(runs.c.attempt_no)
     )
-    return [rows.run(row) for row in tx.run(query).mappings()]
+    return [rows.run(row, tx.codec) for row in tx.run(query).mappings()]
 
 
 def chain_of(tx: Tx, tenant_id: UUID, root_id: UUID) -> list[Job]:
@@ -210,7 +214,7 @@ def chain_of(tx: Tx, tenant_id: UUID, root_id: UUID) -> list[Job]:
         jobs.c.tenant_id == tenant_id,
         or_(jobs.c.id == root_id, and_(jobs.c.root_id == root_id, jobs.c.retry_of.is_not(None))),
     )
-    found = {row["retry_of"]: rows.job(row) for row in tx.run(query).mappings()}
+    found = {row["retry_of"]: rows.job(row, tx.codec) for row in tx.run(query).mappings()}
     ordered: list[Job] = []
     current = found.get(None)
     while current is not None and len(ordered) < len(found):
@@ -254,15 +258,15 @@ def smallest_position(tx: Tx, priority: int) -> int | None:
 
 
 def change(tx: Tx, job_id: UUID, values: dict[str, Any], *conditions: ColumnElement[bool]) -> Job | None:
+    if tx.codec.writes and values.get("params"):
+        place = tx.first(select(jobs.c.tenant_id, jobs.c.root_id).where(jobs.c.id == job_id))
+        values = {**values, "params": tx.codec.seal(values["params"], params_of(*place))} if place else values
     statement = update(jobs).where(jobs.c.id == job_id, *conditions).values(**values).returning(*rows.JOB_COLUMNS)
     row = tx.run(statement).mappings().first()
-    return rows.job(row) if row else None
+    return rows.job(row, tx.codec) if row else None
 
 
 def keep_snapshots(tx: Tx, job: Job) -> None:
     """Before its params change, give the earlier runs their own copy of what they ran with."""
-    tx.run(
-        update(runs)
-        .where(runs.c.job_id == job.id, runs.c.params_snapshot.is_(None))
-        .values(params_snapshot=dict(job.params))
-    )
+    kept = tx.codec.seal(dict(readable(job.params)), snapshot_of(job.tenant_id, job.id))
+    tx.run(update(runs).where(runs.c.job_id == job.id, runs.c.params_snapshot.is_(None)).values(params_snapshot=kept))

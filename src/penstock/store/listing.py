@@ -41,7 +41,7 @@ def page(
             value = plain[name]
             if value is not None:
                 plain[name] = change(value)
-        found.append(plain)
+        found.append(rows.opened_job(plain, tx.codec))
     return found
 
 

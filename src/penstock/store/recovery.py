@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from sqlalchemy import and_, delete, insert, or_, select, text, update
@@ -11,6 +12,7 @@ from sqlalchemy import and_, delete, insert, or_, select, text, update
 from penstock.core.ids import new_id
 from penstock.core.status import JobStatus, RetryMode, RunStatus
 from penstock.store.database import Tx
+from penstock.store.sealing import error_of
 from penstock.store.tables import in_status, jobs, run_in_status, runs, workers
 
 BATCH = 500
@@ -72,17 +74,31 @@ def open_missing_run(tx: Tx, job: Any) -> UUID:
     return run_id
 
 
-def with_ended_run(tx: Tx) -> list[Any]:
+class EndedRun(NamedTuple):
+    """A running job whose run has ended, and how."""
+
+    id: UUID
+    run_id: UUID
+    status: str
+    error: str | None
+
+
+def with_ended_run(tx: Tx) -> list[EndedRun]:
     """Running jobs whose run has ended: the job was finishing (seed 004 §4.2)."""
     _by_index(tx)
     query = (
-        select(jobs.c.id, jobs.c.run_id, runs.c.status, runs.c.error)
+        select(jobs.c.id, jobs.c.run_id, runs.c.status, runs.c.error, jobs.c.tenant_id)
         .join(runs, and_(runs.c.job_id == jobs.c.id, runs.c.id == jobs.c.run_id))
         .where(in_status(JobStatus.RUNNING), runs.c.status != RunStatus.RUNNING)
         .limit(BATCH)
         .with_for_update(of=jobs, **tx.dialect.skip_locked)
     )
-    return list(tx.rows(query))
+    return [
+        EndedRun(
+            row.id, row.run_id, row.status, tx.codec.open_text(row.error, partial(error_of, row.tenant_id, row.id))
+        )
+        for row in tx.rows(query)
+    ]
 
 
 def reopen_run(tx: Tx, job_id: UUID, run_id: UUID) -> None:

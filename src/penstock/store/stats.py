@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -10,6 +11,8 @@ from sqlalchemy import and_, func, literal, or_, select, union_all
 
 from penstock.core.status import JobStatus
 from penstock.store.database import Tx
+from penstock.store.rows import opened_job
+from penstock.store.sealing import Codec, error_of
 from penstock.store.tables import in_status, jobs, tallies, tenants, triggers
 from penstock.store.waiting import Lane
 
@@ -78,8 +81,18 @@ def tenant_slugs(tx: Tx, limit: int) -> dict[UUID, str]:
     return {row.id: row.slug for row in found}
 
 
-def newest_failures(tx: Tx, tenant_id: UUID, limit: int, since: datetime | None = None) -> list[Any]:
-    """The newest jobs that failed or died: rows of id, definition_key, status, last_error, finished_at."""
+class Failure(NamedTuple):
+    """A job that failed or died."""
+
+    id: UUID
+    definition_key: str
+    status: str
+    last_error: str | None
+    finished_at: datetime
+
+
+def newest_failures(tx: Tx, tenant_id: UUID, limit: int, since: datetime | None = None) -> list[Failure]:
+    """The newest jobs that failed or died."""
     columns = (jobs.c.id, jobs.c.definition_key, jobs.c.status, jobs.c.last_error, jobs.c.finished_at)
     branches = []
     for status in (JobStatus.FAILED, JobStatus.DEAD_LETTER):
@@ -88,7 +101,10 @@ def newest_failures(tx: Tx, tenant_id: UUID, limit: int, since: datetime | None 
             branch = branch.where(jobs.c.finished_at >= since)
         branches.append(select(branch.order_by(jobs.c.id.desc()).limit(limit).subquery()))
     merged = union_all(*branches).subquery()
-    return list(tx.rows(select(merged).order_by(merged.c.id.desc()).limit(limit)))
+    return [
+        Failure(row[0], row[1], row[2], tx.codec.open_text(row[3], partial(error_of, tenant_id, row[0])), row[4])
+        for row in tx.rows(select(merged).order_by(merged.c.id.desc()).limit(limit))
+    ]
 
 
 LIGHT = (
@@ -108,7 +124,14 @@ def pulse(tx: Tx, tenant_id: UUID, also: list[UUID]) -> list[dict[str, Any]]:
     ids = union_all(*newest).subquery()
     chosen = jobs.c.id.in_(select(ids.c.id))
     wanted = or_(chosen, jobs.c.id.in_(also)) if also else and_(chosen)
-    return [dict(row) for row in tx.run(select(*LIGHT).where(jobs.c.tenant_id == tenant_id, wanted)).mappings()]
+    found = tx.run(select(*LIGHT).where(jobs.c.tenant_id == tenant_id, wanted)).mappings()
+    return [_opened(dict(row), tenant_id, tx.codec) for row in found]
+
+
+def _opened(row: dict[str, Any], tenant_id: UUID, codec: Codec) -> dict[str, Any]:
+    opened = opened_job({**row, "tenant_id": tenant_id}, codec)
+    del opened["tenant_id"]
+    return opened
 
 
 def slug_of(tx: Tx, tenant_id: UUID) -> dict[UUID, str]:

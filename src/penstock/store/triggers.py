@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from penstock.core.quota import FREE, Bounds, own_bounds
 from penstock.core.reach import Trigger
 from penstock.core.schedule import Facts
 from penstock.store.database import Tx
+from penstock.store.sealing import Codec, template_of
 from penstock.store.tables import is_active_of_trigger, jobs, tenants, triggers
 from penstock.store.types import Id, UtcTime, json_object
 
@@ -31,22 +33,28 @@ RECENT = 50
 
 
 def add(tx: Tx, tenant_id: UUID, values: Mapping[str, Any]) -> Trigger:
+    trigger_id = new_id()
     statement = insert(triggers).values(
-        id=new_id(), tenant_id=tenant_id, version=1, created_at=tx.now, updated_at=tx.now, **values
+        id=trigger_id,
+        tenant_id=tenant_id,
+        version=1,
+        created_at=tx.now,
+        updated_at=tx.now,
+        **_sealed(tx, values, tenant_id, trigger_id),
     )
-    return _trigger(tx.run(statement.returning(*_COLUMNS)).mappings().one())
+    return _trigger(tx.run(statement.returning(*_COLUMNS)).mappings().one(), tx.codec)
 
 
 def get(tx: Tx, tenant_id: UUID, trigger_id: UUID, *, lock: bool = False) -> Trigger | None:
     query = select(*_COLUMNS).where(triggers.c.id == trigger_id, triggers.c.tenant_id == tenant_id, _ALIVE)
     row = tx.run(query.with_for_update() if lock else query).mappings().first()
-    return _trigger(row) if row else None
+    return _trigger(row, tx.codec) if row else None
 
 
 def by_label(tx: Tx, tenant_id: UUID, label: str) -> Trigger | None:
     query = select(*_COLUMNS).where(triggers.c.tenant_id == tenant_id, triggers.c.label == label, _ALIVE)
     row = tx.run(query).mappings().first()
-    return _trigger(row) if row else None
+    return _trigger(row, tx.codec) if row else None
 
 
 def count(tx: Tx, tenant_id: UUID) -> int:
@@ -59,16 +67,16 @@ def listed(tx: Tx, tenant_id: UUID, trigger_type: str | None, limit: int, offset
     if trigger_type is not None:
         query = query.where(triggers.c.trigger_type == trigger_type)
     found = tx.run(query.order_by(triggers.c.label).limit(limit).offset(offset)).mappings()
-    return [_trigger(row) for row in found]
+    return [_trigger(row, tx.codec) for row in found]
 
 
 def change(tx: Tx, tenant_id: UUID, trigger_id: UUID, values: Mapping[str, Any]) -> Trigger:
     statement = (
         update(triggers)
         .where(triggers.c.id == trigger_id, triggers.c.tenant_id == tenant_id)
-        .values(**values, version=triggers.c.version + 1, updated_at=tx.now)
+        .values(**_sealed(tx, values, tenant_id, trigger_id), version=triggers.c.version + 1, updated_at=tx.now)
     )
-    return _trigger(tx.run(statement.returning(*_COLUMNS)).mappings().one())
+    return _trigger(tx.run(statement.returning(*_COLUMNS)).mappings().one(), tx.codec)
 
 
 def delete(tx: Tx, tenant_id: UUID, trigger_id: UUID) -> bool:
@@ -83,7 +91,7 @@ def answering(tx: Tx, tenant_id: UUID, names: Sequence[str]) -> list[Trigger]:
     query = select(*_COLUMNS).where(
         _EVENTS, _ALIVE, triggers.c.tenant_id == tenant_id, triggers.c.event_name.in_(names)
     )
-    return [_trigger(row) for row in tx.run(query.order_by(triggers.c.id)).mappings()]
+    return [_trigger(row, tx.codec) for row in tx.run(query.order_by(triggers.c.id)).mappings()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +123,10 @@ def due(tx: Tx, enabled: bool, limit: int, after: Cursor | None = None) -> list[
         query = query.where(tuple_(triggers.c.next_trigger_at, triggers.c.id) > reached)
     query = query.order_by(triggers.c.next_trigger_at, triggers.c.id).limit(limit)
     found = tx.run(query.with_for_update(of=triggers, **tx.dialect.skip_locked)).mappings()
-    return [Due(_trigger(row), row["slug"], row["is_active"], own_bounds(*(row[c] for c in bounds))) for row in found]
+    return [
+        Due(_trigger(row, tx.codec), row["slug"], row["is_active"], own_bounds(*(row[c] for c in bounds)))
+        for row in found
+    ]
 
 
 def _due(tx: Tx, enabled: bool) -> Any:
@@ -191,6 +202,14 @@ def disable(tx: Tx, ids: Sequence[UUID], reason: str) -> None:
     )
 
 
-def _trigger(row: Mapping[Any, Any]) -> Trigger:
+def _sealed(tx: Tx, values: Mapping[str, Any], tenant_id: UUID, trigger_id: UUID) -> Mapping[str, Any]:
+    if "payload_template" not in values:
+        return values
+    template = tx.codec.seal(values["payload_template"], template_of(tenant_id, trigger_id))
+    return {**values, "payload_template": template}
+
+
+def _trigger(row: Mapping[Any, Any], codec: Codec) -> Trigger:
     values = {name: row[name] for name in _FIELDS}
-    return Trigger(**{**values, "payload_template": json_object(values["payload_template"])})
+    place = partial(template_of, values["tenant_id"], values["id"])
+    return Trigger(**{**values, "payload_template": codec.open(json_object(values["payload_template"]), place)})

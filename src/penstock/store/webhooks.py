@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -14,16 +15,20 @@ from penstock.core.ids import new_id
 from penstock.core.reach import Delivery, Webhook
 from penstock.core.webhook import Endpoint
 from penstock.store.database import Tx
+from penstock.store.sealing import Codec, answer_of, secret_of
 from penstock.store.tables import deliveries, webhooks
 
 _FIELDS = tuple(Webhook.__dataclass_fields__)
 _COLUMNS = [webhooks.c[name] for name in _FIELDS]
 _DELIVERY_FIELDS = tuple(Delivery.__dataclass_fields__)
+_ANSWERS = ("response_excerpt", "error")
 
 
 def add(tx: Tx, tenant_id: UUID, values: Mapping[str, Any]) -> Webhook:
+    webhook_id = new_id()
+    secret = tx.codec.seal_text(values["secret"], secret_of(tenant_id, webhook_id))
     statement = insert(webhooks).values(
-        id=new_id(), tenant_id=tenant_id, created_at=tx.now, updated_at=tx.now, **values
+        id=webhook_id, tenant_id=tenant_id, created_at=tx.now, updated_at=tx.now, **{**values, "secret": secret}
     )
     return _webhook(tx.run(statement.returning(*_COLUMNS)).mappings().one())
 
@@ -58,7 +63,7 @@ def change(tx: Tx, tenant_id: UUID, webhook_id: UUID, values: Mapping[str, Any])
 def rotate(tx: Tx, tenant_id: UUID, webhook_id: UUID, secret: str, overlap_seconds: float) -> Webhook | None:
     """The new secret signs from now on; the old one with it, until the overlap is over."""
     values = {
-        "secret": secret,
+        "secret": tx.codec.seal_text(secret, secret_of(tenant_id, webhook_id)),
         "previous_secret": webhooks.c.secret,
         "previous_secret_expires_at": tx.later(overlap_seconds),
     }
@@ -76,8 +81,11 @@ def endpoint(tx: Tx, tenant_id: UUID, webhook_id: UUID) -> Endpoint | None:
     row = tx.first(select(*columns).where(webhooks.c.id == webhook_id, webhooks.c.tenant_id == tenant_id))
     if row is None:
         return None
-    url, secret, previous, is_enabled, both = row
-    return Endpoint(url, (secret, previous) if both and previous else (secret,), is_enabled)
+    place = partial(secret_of, tenant_id, webhook_id)
+    url, is_enabled, both = row[0], row[3], row[4]
+    secret = str(tx.codec.open_secret(row[1], place))
+    previous = tx.codec.open_secret(row[2], place) if both else None
+    return Endpoint(url, (secret, previous) if previous else (secret,), is_enabled)
 
 
 def record(tx: Tx, tenant_id: UUID, values: Mapping[str, Any]) -> None:
@@ -86,6 +94,8 @@ def record(tx: Tx, tenant_id: UUID, values: Mapping[str, Any]) -> None:
         return
     insert_: Any = sqlite.insert if tx.dialect.name == "sqlite" else postgresql.insert
     row = {"id": new_id(), "tenant_id": tenant_id, "created_at": tx.now, **values}
+    for name in _ANSWERS:
+        row[name] = tx.codec.seal_text(row.get(name), answer_of(tenant_id, row["id"]))
     tx.run(insert_(deliveries).values(row).on_conflict_do_nothing())
 
 
@@ -96,7 +106,15 @@ def delivered(tx: Tx, tenant_id: UUID, webhook_id: UUID, limit: int, before: UUI
     )
     if before is not None:
         query = query.where(deliveries.c.id < before)
-    return [Delivery(*row) for row in tx.rows(query.order_by(deliveries.c.id.desc()).limit(limit))]
+    found = tx.run(query.order_by(deliveries.c.id.desc()).limit(limit)).mappings()
+    return [_delivery(row, tenant_id, tx.codec) for row in found]
+
+
+def _delivery(row: Mapping[Any, Any], tenant_id: UUID, codec: Codec) -> Delivery:
+    values = {name: row[name] for name in _DELIVERY_FIELDS}
+    for name in _ANSWERS:
+        values[name] = codec.open_text(values[name], partial(answer_of, tenant_id, row["id"]))
+    return Delivery(**values)
 
 
 def _webhook(row: Mapping[Any, Any]) -> Webhook:

@@ -13,7 +13,7 @@ from uuid import UUID
 from penstock.core import check
 from penstock.core.caller import OWN, joins
 from penstock.core.cause import causing_job
-from penstock.core.errors import InvalidInput, NotFound, UnknownTenant
+from penstock.core.errors import CiphertextInvalid, InvalidInput, NotFound, UnknownTenant
 from penstock.core.ids import new_id
 from penstock.core.nouns import Definition, Tenant
 from penstock.core.payload import plain, require_object
@@ -215,7 +215,7 @@ def _decide(tx: Tx, emission: Emission, trigger: Trigger, definition: Definition
         return told("skipped", reason=f"loop guard: events and jobs caused one another {emission.depth} times"), None
     try:
         job = _job_of(emission, trigger, definition)
-    except InvalidInput as error:
+    except (InvalidInput, CiphertextInvalid) as error:
         return told("error", reason=str(error)[:2000]), None
     if trigger.dedupe_window_seconds:
         window = trigger.dedupe_window_seconds

@@ -11,8 +11,18 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from uuid import UUID
 
+import structlog
+
+from penstock.core.cipher import Unreadable
 from penstock.core.cron import Cron
-from penstock.core.errors import Conflict, IllegalTransition, InvalidInput, QuotaExceeded
+from penstock.core.errors import (
+    CiphertextInvalid,
+    Conflict,
+    IllegalTransition,
+    InvalidInput,
+    KeyMissing,
+    QuotaExceeded,
+)
 from penstock.core.nouns import Definition
 from penstock.core.reach import Trigger
 from penstock.core.schedule import Decision, Facts, Plan, Tick, decide
@@ -60,8 +70,13 @@ def page(
 
 
 def settle(ground: Ground, tx: Tx, found: Sequence[Due], now: datetime) -> int:
-    """Decide and write every due moment of these schedules, which are locked."""
+    """Decide and write every due moment of these schedules, which are locked. Those that are encrypted with a key that this
+    process does not have are left to a scheduler that has it."""
     known = definitions.by_ids(tx, {due.trigger.definition_id for due in found})
+    sealed = [due for due in found if _lacks_key(due.trigger, known[due.trigger.definition_id])]
+    if sealed:
+        structlog.get_logger("penstock").warning("schedules_unreadable", schedules=len(sealed))
+        found = [due for due in found if due not in sealed]
     facts = triggers.facts(tx, [d.trigger.id for d in found if d.trigger.is_enabled and d.trigger.overlap != "allow"])
     harvest = Harvest()
     for due in found:
@@ -69,6 +84,11 @@ def settle(ground: Ground, tx: Tx, found: Sequence[Due], now: datetime) -> int:
         decision = decide(plan_of(due.trigger), _facts(due, definition, facts), _pending(due.trigger), now)
         _gather(ground, tx, harvest, due, definition, decision)
     return _write(ground, tx, harvest)
+
+
+def _lacks_key(trigger: Trigger, definition: Definition) -> bool:
+    documents = (trigger.payload_template, definition.default_params)
+    return any(isinstance(each, Unreadable) and isinstance(each.error, KeyMissing) for each in documents)
 
 
 def plan_of(trigger: Trigger) -> Plan:
@@ -125,7 +145,7 @@ def _make(ground: Ground, tx: Tx, due: Due, definition: Definition, tick: Tick) 
     trigger = due.trigger
     try:
         params = making.rendered(trigger, definition, making.schedule_context(trigger, due.tenant_slug, tick.moment))
-    except InvalidInput as error:
+    except (InvalidInput, CiphertextInvalid) as error:
         return Tick(tick.moment, "error", str(error)), None
     try:
         require_room(ground, tx, trigger.tenant_id, 1)

@@ -14,7 +14,7 @@ from uuid import UUID
 from penstock.core.errors import DatabaseError, PenstockError
 from penstock.core.outcomes import NOTHING, Failed, Outcome, Succeeded
 from penstock.queue.ground import Ground
-from penstock.queue.record import Report, finish_many
+from penstock.queue.record import Report, finish_many, report_of
 from penstock.store import failpoints
 from penstock.store.faults import is_refused
 from penstock.worker.control import RunControl
@@ -100,7 +100,7 @@ class Completer(Service):
         failpoints.reach("worker.before_report")
         self._reporter.write([control for control in finished if control.progress is not None])
         return [
-            (control.claim.job_id, control.claim.run_id, control.outcome)
+            report_of(control.claim, control.outcome)
             for control in finished
             if control.outcome is not None and not control.lost
         ]
@@ -140,7 +140,7 @@ class Completer(Service):
             return self._finish(control, without_the_unwritable(control.outcome, error))
 
     def _finish(self, control: RunControl, outcome: Outcome) -> set[UUID]:
-        return finish_many(self._ground, [(control.claim.job_id, control.claim.run_id, outcome)], self._worker_id)
+        return finish_many(self._ground, [report_of(control.claim, outcome)], self._worker_id)
 
     def _tell(self, level: str, event: str, control: RunControl, **facts: object) -> None:
         with suppress(Exception):  # whoever reads the log may be gone: no reason to forget a run

@@ -12,7 +12,7 @@ from typing import Any
 from penstock.core.nouns import Claim
 from penstock.core.outcomes import Failed, Outcome, Skipped, Succeeded
 from penstock.queue.ground import Ground
-from penstock.queue.record import close_in
+from penstock.queue.record import close_in, report_of
 from penstock.store.database import Tx
 from penstock.store.faults import is_outage
 
@@ -193,7 +193,7 @@ class RunControl:
             return outcome
         claim = self.claim
         try:
-            lost = close_in(self.ground, held.tx, [(claim.job_id, claim.run_id, outcome)], claim.worker_id)
+            lost = close_in(self.ground, held.tx, [report_of(claim, outcome)], claim.worker_id)
         except Exception as error:
             held.rollback()
             return Failed(f"its transaction could not be finished: {error}", blameless=is_outage(error))

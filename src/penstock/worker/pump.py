@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from uuid import UUID
 
-from penstock.core.outcomes import Outcome
 from penstock.queue.claim import Ready, claim_ready, make_ready, release
 from penstock.queue.ground import Ground
+from penstock.queue.record import Report
 from penstock.store.hot import NOTHING_TAKEN, Taken
 from penstock.store.wake import seconds_to_next_due
 from penstock.worker.apart import Apart
@@ -222,7 +222,7 @@ class Pump(Service):
         self._completer.landed(finished, lost)
         return taken
 
-    def _claim(self, room: int, reports: Sequence[tuple[UUID, UUID, Outcome]], lost: set[UUID]) -> Taken:
+    def _claim(self, room: int, reports: Sequence[Report], lost: set[UUID]) -> Taken:
         ready, self._ready = self._be_ready(room), None
         taken = claim_ready(self._ground, ready, reports, lost)
         self._apart.claimed(ready.request.alone and taken.number == 1)

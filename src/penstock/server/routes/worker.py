@@ -217,10 +217,11 @@ def _evidence(body: wire.RunEvidence) -> Evidence:
 
 def _close(call: Call, job_id: UUID, run_id: UUID, outcome: Outcome) -> wire.Recorded:
     with call.read() as tx:
-        worker = _held(call, tx, job_id).claimed_by or ""
+        held = _held(call, tx, job_id)
         if says_something(outcome):
             outcome = hidden_outcome(outcome, mask_of_job(tx, job_id))
-    lost = record.finish_many(call.ground, [(job_id, run_id, outcome)], worker)
+    report = record.Report(job_id, run_id, outcome, held.tenant_id)
+    lost = record.finish_many(call.ground, [report], held.claimed_by or "")
     if lost:
         raise LeaseLost([run_id])
     with call.read() as tx:
