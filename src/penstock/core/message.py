@@ -12,6 +12,7 @@ from penstock.core.masking import hidden_job
 from penstock.core.nouns import Job
 from penstock.core.payload import dumps
 from penstock.core.status import GroupStatus, JobStatus, RunStatus
+from penstock.core.worker_names import masked
 
 JOB_TYPES = ("job.run.completed", "job.run.failed", "job.run.skipped", "job.run.dead_letter", "job.run.canceled")
 GROUP_TYPES = ("group.completed", "group.partial", "group.canceled")
@@ -63,7 +64,7 @@ def job_data(job: Job, resolution: Resolution | None, marks: Marks) -> dict[str,
         "max_attempts": job.max_attempts,
         "payload": dict(job.params) if len(dumps(job.params)) <= MAX_RESULT else None,
         "result": result if result is None or len(dumps(result)) <= MAX_RESULT else None,
-        "error": job.last_error[:4000] if job.last_error else None,
+        "error": masked(job.tenant_id, job.last_error)[:4000] if job.last_error else None,
         "source": str(job.source),
         "source_ref": job.source_ref,
         "correlation_id": job.correlation_id,

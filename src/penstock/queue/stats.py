@@ -13,6 +13,7 @@ from uuid import UUID
 from penstock.core import check
 from penstock.core.histogram import quantile
 from penstock.core.status import RunStatus
+from penstock.core.worker_names import unnamed
 from penstock.queue.ground import Ground
 from penstock.store import stats
 from penstock.store.hot import WAIT
@@ -100,5 +101,5 @@ def failures(ground: Ground, tenant_id: UUID, limit: int, hours: float | None = 
 
 def _cause(error: str | None) -> str:
     """The line that names the cause: a traceback's last, else the first."""
-    lines = (error or "").strip().splitlines() or ["no reason was recorded"]
+    lines = unnamed(error or "").strip().splitlines() or ["no reason was recorded"]
     return _VARIABLE.sub("#", lines[-1] if lines[0].startswith("Traceback") else lines[0])[:300]

@@ -9,6 +9,7 @@ from penstock.core.errors import NotFound
 from penstock.core.masking import hidden_job
 from penstock.core.nouns import Job, Why
 from penstock.core.status import JobStatus, WaitsFor
+from penstock.core.worker_names import masked, shown
 from penstock.queue.ground import Ground
 from penstock.queue.shown import marks_for
 from penstock.store import definitions, jobs, reservations, tenants
@@ -25,7 +26,10 @@ def why(ground: Ground, tenant_id: UUID, job_id: UUID) -> Why:
         if job is None:
             raise NotFound("job", job_id)
         job = hidden_job(job, marks_for(tx, [job.definition_id])[job.definition_id])  # the sentence quotes its error
-        return _waiting(ground, tx, job) if job.status is JobStatus.QUEUED else _moved(tx, job)
+        told = _waiting(ground, tx, job) if job.status is JobStatus.QUEUED else _moved(tx, job)
+    # The tenant is told, and the machines are the operator's
+    plain = {name: masked(tenant_id, fact) if isinstance(fact, str) else fact for name, fact in told.facts.items()}
+    return Why(masked(tenant_id, told.sentence), told.reason, plain)
 
 
 def _waiting(ground: Ground, tx: Tx, job: Job) -> Why:
@@ -50,7 +54,7 @@ def _waiting(ground: Ground, tx: Tx, job: Job) -> Why:
     limited = _limit(tx, job)
     if limited is not None:
         return limited
-    offering = facts.offering(tx, job.queue, job.definition_key, 2 * ground.config.lease_seconds)
+    offering = facts.offering(tx, job, 2 * ground.config.lease_seconds)
     if not offering:
         told = {"queue": job.queue, "key": job.definition_key}
         return Why(
@@ -60,7 +64,7 @@ def _waiting(ground: Ground, tx: Tx, job: Job) -> Why:
     return Why(
         f"It is next after {ahead} other job(s); {len(offering)} worker(s) offer it.",
         "in_line",
-        {"ahead": ahead, "workers": offering},
+        {"ahead": ahead, "workers": [shown(job.tenant_id, each) for each in offering]},
     )
 
 
@@ -90,12 +94,16 @@ def _names(ids: list[UUID]) -> str:
     return ", ".join(str(i) for i in ids) or "none yet"
 
 
+def _worker(job: Job) -> str:
+    return "a worker" if job.claimed_by is None else shown(job.tenant_id, job.claimed_by)
+
+
 def _moved(tx: Tx, job: Job) -> Why:
     told: dict[str, Any] = {"status": str(job.status), "attempt_no": job.attempt_no, "max_attempts": job.max_attempts}
     if job.status is JobStatus.RUNNING:
         asked = " It was asked to stop." if job.cancel_requested_at else ""
         return Why(
-            f"It is running on {job.claimed_by}, attempt {job.attempt_no} of {job.max_attempts}.{asked}",
+            f"It is running on {_worker(job)}, attempt {job.attempt_no} of {job.max_attempts}.{asked}",
             "running",
             told,
         )

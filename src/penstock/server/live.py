@@ -16,6 +16,7 @@ from starlette.concurrency import run_in_threadpool
 
 from penstock.core.errors import PenstockError
 from penstock.core.redact import Redactor
+from penstock.core.worker_names import masked, shown
 from penstock.queue import observe
 from penstock.queue.ground import Ground
 from penstock.server.problems import Problem
@@ -111,7 +112,7 @@ class Hub:
 
     def _look(self, tenant_id: UUID, watched: list[UUID]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         with self._ground.db.read() as tx:
-            rows = stats.pulse(tx, tenant_id, watched[-2000:])
+            rows = [_named(tenant_id, row) for row in stats.pulse(tx, tenant_id, watched[-2000:])]
         summary = observe.summary(self._ground, tenant_id, COUNT_CAP)
         age = summary.oldest_queued_seconds
         return rows, {
@@ -135,6 +136,12 @@ class Hub:
         event = sse(name, data)
         for watcher in channel.watchers:
             watcher.tell(event)
+
+
+def _named(tenant_id: UUID, row: dict[str, Any]) -> dict[str, Any]:
+    """The row without the identity of the operator's worker."""
+    worker, error = row["claimed_by"], row["last_error"]
+    return {**row, "claimed_by": worker and shown(tenant_id, worker), "last_error": error and masked(tenant_id, error)}
 
 
 def _still_watched(now: dict[UUID, dict[str, Any]]) -> dict[UUID, dict[str, Any]]:

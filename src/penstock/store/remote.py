@@ -39,24 +39,23 @@ def held_many(tx: Tx, job_ids: Collection[UUID]) -> dict[UUID, Held]:
     return {row[0]: Held(*row[1:]) for row in found}
 
 
-def seen(tx: Tx, tenant_id: UUID | None, names: Collection[str]) -> None:
+def seen(tx: Tx, tenant_id: UUID | None, worker_ids: Collection[str]) -> None:
     """Note that workers whose runs were kept are alive, even if they claim nothing for long. A tenant's token speaks for the tenant's
     own workers alone."""
-    ids = [workers.row_id(tenant_id, name) for name in names]
+    mine = workers_table.c.tenant_id.is_(None) if tenant_id is None else workers_table.c.tenant_id == tenant_id
     tx.run(
         update(workers_table)
-        .where(workers_table.c.id.in_(ids), workers_table.c.last_seen_at < tx.later(-SEEN_SECONDS))
+        .where(workers_table.c.id.in_(worker_ids), mine, workers_table.c.last_seen_at < tx.later(-SEEN_SECONDS))
         .values(last_seen_at=tx.now, stopped_at=None)
     )
 
 
 def present(
-    tx: Tx, tenant_id: UUID | None, name: str, values: Mapping[str, Any], before: Callable[[Tx], object]
+    tx: Tx, tenant_id: UUID | None, worker_id: str, values: Mapping[str, Any], before: Callable[[Tx], object]
 ) -> None:
     """Note that a worker is there; the first time, what it offers. `before` is called before a row is added."""
     running = int(values.get("running_count", 0))
-    id = workers.row_id(tenant_id, name)
-    if not workers.seen(tx, id, running):
+    if not workers.seen(tx, worker_id, running):
         before(tx)
         row = {name: value for name, value in values.items() if name != "running_count"}
-        workers.register(tx, id, {**row, "tenant_id": tenant_id})
+        workers.register(tx, worker_id, {**row, "tenant_id": tenant_id})

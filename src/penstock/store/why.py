@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, select
+from sqlalchemy import func, or_, select
 
 from penstock.core.nouns import Job
 from penstock.core.status import JobStatus
@@ -29,9 +29,14 @@ def queue_paused(tx: Tx, name: str) -> bool:
     return bool(tx.scalar(select(queues.c.paused).where(queues.c.name == name)))
 
 
-def offering(tx: Tx, queue: str, key: str, seen_within: float) -> list[str]:
-    """Workers lately seen that would take this key from this queue."""
-    query = select(workers).where(workers.c.stopped_at.is_(None), workers.c.last_seen_at > tx.later(-seen_within))
+def offering(tx: Tx, job: Job, seen_within: float) -> list[str]:
+    """Workers lately seen that would take this job: the operator's, and those of its own tenant."""
+    queue, key = job.queue, job.definition_key
+    query = select(workers).where(
+        workers.c.stopped_at.is_(None),
+        workers.c.last_seen_at > tx.later(-seen_within),
+        or_(workers.c.tenant_id.is_(None), workers.c.tenant_id == job.tenant_id),
+    )
     return [
         row["id"]
         for row in tx.run(query).mappings()

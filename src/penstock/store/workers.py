@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from uuid import UUID
 
 from sqlalchemy import insert, select, update
 
+from penstock.core.worker_names import own_name
 from penstock.store.database import Tx
 from penstock.store.tables import clock, workers
-
-
-def row_id(tenant_id: UUID | None, name: str) -> str:
-    """The id of a worker's row. A tenant chooses the names of its own workers, so they are kept apart from everybody else's: a
-    name that somebody else has is another row, and nobody learns that it is taken."""
-    return name if tenant_id is None else f"{tenant_id}/{name}"
 
 
 def register(tx: Tx, worker_id: str, values: Mapping[str, Any]) -> None:
@@ -40,11 +34,7 @@ def present(tx: Tx, seen_within: float | None = None) -> list[dict[str, Any]]:
     query = (
         select(workers, stale).where(workers.c.stopped_at.is_(None)).order_by(workers.c.started_at.desc(), workers.c.id)
     )
-    return [{**row, "id": _name(row["id"], row["tenant_id"])} for row in tx.run(query).mappings()]
-
-
-def _name(id: str, tenant_id: UUID | None) -> str:
-    return id if tenant_id is None else id.removeprefix(f"{tenant_id}/")
+    return [{**row, "id": own_name(row["tenant_id"], row["id"])} for row in tx.run(query).mappings()]
 
 
 def remember_time(tx: Tx) -> None:

@@ -1642,7 +1642,8 @@ export interface paths {
          * List Workers
          * @description The workers that serve the tenant, newest first, stale ones marked.
          *
-         *     How busy they are, and with what, is told to super admins alone: it would tell of other tenants.
+         *     How busy they are, with what, and on which machine is told to super admins alone: it would tell of other tenants and of the
+         *     operator's machines. A tenant's own workers, which claim over HTTP, are shown by the names that they gave themselves.
          */
         get: operations["list_workers"];
         put?: never;
@@ -4021,13 +4022,14 @@ export interface components {
         };
         /**
          * Worker
-         * @description A worker. What it runs, and for whom, is told to super admins alone.
+         * @description A worker. What it runs, for whom and on which machine is told to super admins alone; a tenant's own workers are shown to it in
+         *     full. `name` is how jobs and attempts name the worker.
          */
         Worker: {
             /** Concurrency */
             concurrency: number;
             /** Hostname */
-            hostname: string;
+            hostname: string | null;
             /** Id */
             id: string;
             /** Keys */
@@ -4038,6 +4040,8 @@ export interface components {
             metadata: {
                 [key: string]: unknown;
             } | null;
+            /** Name */
+            name: string;
             /** Queues */
             queues: string[];
             /** Running Count */

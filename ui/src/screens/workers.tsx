@@ -27,7 +27,7 @@ const COLUMNS: ColumnDef<Worker>[] = [
           <Line length={90}>{row.original.id}</Line>
         </strong>
         <div className="quiet">
-          <Line length={90}>{row.original.keys ? row.original.keys.slice(0, 8).join(", ") : row.original.hostname}</Line>
+          <Line length={90}>{row.original.keys ? row.original.keys.slice(0, 8).join(", ") : (row.original.hostname ?? "")}</Line>
           {(row.original.keys?.length ?? 0) > 8 && ` and ${(row.original.keys?.length ?? 0) - 8} more`}
         </div>
       </div>

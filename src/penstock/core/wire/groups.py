@@ -13,6 +13,7 @@ from penstock.core.nouns import Group as GroupNoun
 from penstock.core.nouns import Reservation as ReservationNoun
 from penstock.core.wire.base import Answer, Instant, Int32, JsonObject, Label, Name, Request
 from penstock.core.wire.jobs import Job
+from penstock.core.worker_names import masked
 
 Mode = Literal["sequential", "parallel"]
 OnFailure = Literal["stop", "continue", "skip"]
@@ -73,7 +74,8 @@ class Reservation(Answer):
 
     @classmethod
     def of(cls, held: ReservationNoun) -> Reservation:
-        return cls(**{name: getattr(held, name) for name in cls.model_fields})
+        values = {name: getattr(held, name) for name in cls.model_fields}
+        return cls(**{**values, "reserved_by": masked(held.tenant_id, held.reserved_by)})
 
 
 class ReservationList(Answer):

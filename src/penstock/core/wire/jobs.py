@@ -7,6 +7,7 @@ from uuid import UUID
 
 from pydantic import ConfigDict, Field
 
+from penstock.core import worker_names
 from penstock.core.marks import Marks
 from penstock.core.masking import hidden_job, hidden_params, hidden_run, knowing
 from penstock.core.nouns import Job as JobNoun
@@ -89,15 +90,17 @@ class Job(Answer):
     def of(cls, job: JobNoun, marks: Marks) -> Job:
         """As people may see it: `marks` are those of its definition."""
         shown = hidden_job(job, marks)
+        worker, error = job.claimed_by, shown.last_error
         return cls.model_construct(
             **{name: getattr(shown, name) for name in _SAME},
             payload=shown.params,
             attempt_count=job.attempt_no,
-            claimed_by_worker=job.claimed_by,
+            claimed_by_worker=None if worker is None else worker_names.shown(job.tenant_id, worker),
+            last_error=None if error is None else worker_names.masked(job.tenant_id, error),
         )
 
 
-_SAME = tuple(set(Job.model_fields) - {"payload", "attempt_count", "claimed_by_worker"})
+_SAME = tuple(set(Job.model_fields) - {"payload", "attempt_count", "claimed_by_worker", "last_error"})
 
 
 def told_row(row: dict[str, Any], marks: Marks) -> dict[str, Any]:
@@ -105,7 +108,8 @@ def told_row(row: dict[str, Any], marks: Marks) -> dict[str, Any]:
     params = row.pop("params")
     row["payload"] = hidden_params(params, marks)
     row["attempt_count"] = row.pop("attempt_no")
-    row["claimed_by_worker"] = row.pop("claimed_by")
+    worker = row.pop("claimed_by")
+    row["claimed_by_worker"] = None if worker is None else worker_names.shown(row["tenant_id"], worker)
     del row["trace"]
     if row["result"] is not None or row["last_error"] is not None or row["progress"] is not None:
         mask = knowing(params, marks)
@@ -113,7 +117,7 @@ def told_row(row: dict[str, Any], marks: Marks) -> dict[str, Any]:
             if row[name] is not None:
                 row[name] = mask.redact_json(row[name])
         if row["last_error"] is not None:
-            row["last_error"] = mask.redact_text(row["last_error"])
+            row["last_error"] = worker_names.masked(row["tenant_id"], mask.redact_text(row["last_error"]))
     return row
 
 
@@ -148,10 +152,13 @@ class Attempt(Answer):
     def of(cls, run: Run, marks: Marks) -> Attempt:
         """As people may see it: `marks` are those of its job's definition."""
         shown = hidden_run(run, marks)
+        name = worker_names.shown(run.tenant_id, run.worker_id)
+        pid = None if name == worker_names.opaque(run.worker_id) else run.pid
+        error = None if shown.error is None else worker_names.masked(run.tenant_id, shown.error)
         return cls(
-            id=run.id, job_id=run.job_id, attempt_no=run.attempt_no, status=run.status.value, worker_id=run.worker_id,
-            pid=run.pid, started_at=run.started_at, finished_at=run.finished_at, exit_code=run.exit_code,
-            error_text=shown.error, payload=dict(shown.params), stdout_tail=shown.stdout_tail,
+            id=run.id, job_id=run.job_id, attempt_no=run.attempt_no, status=run.status.value, worker_id=name,
+            pid=pid, started_at=run.started_at, finished_at=run.finished_at, exit_code=run.exit_code,
+            error_text=error, payload=dict(shown.params), stdout_tail=shown.stdout_tail,
             stderr_tail=shown.stderr_tail, artifacts=[dict(artifact) for artifact in shown.artifacts],
         )  # fmt: skip
 

@@ -70,11 +70,13 @@ class Standing(Answer):
 
 
 class Worker(Answer):
-    """A worker. What it runs, and for whom, is told to super admins alone."""
+    """A worker. What it runs, for whom and on which machine is told to super admins alone; a tenant's own workers are shown to it in
+    full. `name` is how jobs and attempts name the worker."""
 
     id: str
     worker_id: str
-    hostname: str
+    name: str
+    hostname: str | None
     version: str
     queues: list[str]
     keys: list[str] | None

@@ -11,6 +11,7 @@ from penstock.core.marks import NO_MARKS, Marks
 from penstock.core.nouns import Claim as ClaimNoun
 from penstock.core.wire.base import Answer, Count, Flag, Instant, JsonObject, Name, Request
 from penstock.core.wire.jobs import Progress
+from penstock.core.worker_names import own_name
 
 Tail = Annotated[str, Field(max_length=256 * 1024)]
 Lease = Annotated[float, Field(gt=0, le=3600)]
@@ -66,13 +67,11 @@ class Claim(Answer):
 
     @classmethod
     def of(cls, claim: ClaimNoun, default_timeout: int, marks: Marks = NO_MARKS) -> Claim:
-        same = (
-            set(cls.model_fields)
-            - {"secret_params"}
-            - {"definition_key", "payload", "timeout_seconds", "retry_mode", "trace"}
-        )
+        others = {"definition_key", "payload", "timeout_seconds", "retry_mode", "trace", "worker_id", "secret_params"}
+        same = set(cls.model_fields) - others
         return cls(
             **{name: getattr(claim, name) for name in same},
+            worker_id=own_name(claim.tenant_id, claim.worker_id),
             definition_key=claim.key,
             payload=dict(claim.params),
             timeout_seconds=default_timeout if claim.timeout_seconds is None else claim.timeout_seconds,

@@ -11,6 +11,7 @@ from penstock.core.access import Need, Role
 from penstock.core.wire import jobs as jobs_wire
 from penstock.core.wire import stats as wire
 from penstock.core.wire.base import Name, Request
+from penstock.core.worker_names import opaque
 from penstock.queue import observe, stats
 from penstock.server.calls import Call
 from penstock.server.routing import Caller, Routes
@@ -73,19 +74,23 @@ def list_standings(call: Caller) -> wire.Standing:
 def list_workers(call: Caller) -> wire.WorkerList:
     """The workers that serve the tenant, newest first, stale ones marked.
 
-    How busy they are, and with what, is told to super admins alone: it would tell of other tenants."""
+    How busy they are, with what, and on which machine is told to super admins alone: it would tell of other tenants and of the
+    operator's machines. A tenant's own workers, which claim over HTTP, are shown by the names that they gave themselves."""
     everything = call.principal.role is Role.SUPER_ADMIN
     found = [row for row in observe.present_workers(call.ground) if everything or _serves(call, row)]
     return wire.WorkerList(items=[_worker(row, everything) for row in found])
 
 
 def _serves(call: Call, row: dict[str, Any]) -> bool:
-    return (row["metadata"] or {}).get("tenant_id") in (None, str(call.tenant_id))
+    return row["tenant_id"] in (None, call.tenant_id)
 
 
 def _worker(row: dict[str, Any], everything: bool) -> wire.Worker:
+    own = row["tenant_id"] is not None
+    name = row["id"] if own else opaque(row["id"])
+    id = row["id"] if everything else name
     return wire.Worker(
-        id=row["id"], worker_id=row["id"], hostname=row["hostname"], version=row["version"], queues=row["queues"] or [],
+        id=id, worker_id=id, name=name, hostname=row["hostname"] if everything or own else None, version=row["version"], queues=row["queues"] or [],
         keys=row["keys"] if everything else None, concurrency=row["concurrency"],
         running_count=row["running_count"] if everything else None, started_at=row["started_at"],
         last_seen_at=row["last_seen_at"], stale=bool(row["stale"]), metadata=row["metadata"] if everything else None,

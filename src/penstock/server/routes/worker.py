@@ -14,6 +14,7 @@ from penstock.core.nouns import Claim
 from penstock.core.outcomes import Canceled, Evidence, Failed, Outcome, Skipped, Snoozed, Succeeded, TimedOut
 from penstock.core.payload import plain, storable
 from penstock.core.wire import worker as wire
+from penstock.core.worker_names import row_id
 from penstock.queue import bounds, record
 from penstock.queue import claim as claiming
 from penstock.queue.shown import mask_of_job
@@ -38,7 +39,7 @@ def claim_jobs(call: Caller, body: wire.ClaimRequest) -> wire.Claims:
     taken = _taken_before(call, run_ids, body.lease_seconds) if run_ids and body.again else []
     while not taken:
         taken = claiming.claim(
-            call.ground, body.worker_id, body.limit, queues=queues, keys=body.keys, tenant_id=call.principal.tenant_id,
+            call.ground, _worker_id(call, body), body.limit, queues=queues, keys=body.keys, tenant_id=call.principal.tenant_id,
             lease_seconds=body.lease_seconds, pid=body.pid, run_ids=run_ids,
         )  # fmt: skip
         if taken or time.monotonic() >= deadline:
@@ -59,7 +60,12 @@ def _appear(call: Call, body: wire.ClaimRequest, queues: list[str] | None) -> No
             bounds.require_worker_row(ground, tx, tenant_id)
 
     row = _row(call, body, queues)
-    call.ground.db.transact(lambda tx: remote.present(tx, tenant_id, body.worker_id, row, make_room))
+    call.ground.db.transact(lambda tx: remote.present(tx, tenant_id, _worker_id(call, body), row, make_room))
+
+
+def _worker_id(call: Call, body: wire.ClaimRequest) -> str:
+    """Under this id its rows, jobs and runs are kept."""
+    return row_id(call.principal.tenant_id, body.worker_id)
 
 
 def run_ids_of(principal: UUID, claim_id: UUID, limit: int) -> list[UUID]:
