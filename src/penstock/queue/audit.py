@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from uuid import UUID
 
@@ -18,6 +18,8 @@ from penstock.store.audit import Filter
 from penstock.store.database import Tx
 
 MAX_PAGE = 1000
+EMPTY = datetime(1970, 1, 1, tzinfo=UTC)
+"""The time of the head of a chain without entries."""
 TEXTS = ("actor", "action", "subject_type", "subject_id", "address", "request_id", "text")
 
 
@@ -78,7 +80,7 @@ def head(ground: Ground, tenant_id: UUID | None, slug: str | None) -> Head:
     """Return the head of a tenant's chain, or with None of the operator's. One without entries has a head of number 0."""
     seal(ground)
     with ground.db.read() as tx:
-        return audit_chain.head(tx, tenant_id) or Head(tenant_id, slug, 0, GENESIS, tx.time())
+        return audit_chain.head(tx, tenant_id) or Head(tenant_id, slug, 0, GENESIS, EMPTY)
 
 
 def verify(ground: Ground, kept: Sequence[Head] = (), only: Sequence[UUID | None] | None = None) -> Verified:
