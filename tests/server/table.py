@@ -131,6 +131,9 @@ ROUTES: dict[tuple[str, str], Route] = {
 STREAMS = {("GET", "/api/v1/stream"), ("GET", "/api/v1/jobs/{job_id}/logs/stream")}
 """Answers that do not end by themselves; their own tests read them."""
 
+OPEN = {("GET", "/api/v1/sign-in/oidc/callback")}
+"""Addresses to which others add what they like; it is passed over."""
+
 MAY = {
     "super_admin": {"view", "operate", "manage", "admin", "work"},
     "tenant_admin": {"view", "operate", "manage"},
