@@ -13,6 +13,7 @@ from penstock.core.explain import EXPLANATIONS
 from penstock.core.quota import QUOTAS, SERVICE_DEFAULTS
 from penstock.core.wire.definitions import QuotaName
 from penstock.server import Settings
+from penstock.server.limits import stream_limit
 from tests.server.support import BOOTSTRAP, World
 
 API = "/api/v1"
@@ -210,3 +211,12 @@ def test_the_operator_sets_the_defaults(url: str) -> None:
     for bad in ("tokens", "tokens=-1", "tokns=1"):
         with pytest.raises(InvalidInput):
             Settings(bootstrap_token=BOOTSTRAP, quotas=(bad,))
+
+
+def test_streams_of_a_tenant_are_bounded_by_its_quota(world: World) -> None:
+    set_quotas(world, quotas={"streams": 7, "webhooks": 1})
+    acme, bolt = (world.penstock.tenants.get(slug).id for slug in ("acme", "bolt"))
+    for tenant_id in (acme, bolt):
+        world.penstock.ground.bounds(tenant_id)
+    assert stream_limit(world.penstock.ground, 100, acme) == 7
+    assert stream_limit(world.penstock.ground, 100, bolt) == 100

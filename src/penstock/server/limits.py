@@ -9,6 +9,7 @@ from uuid import UUID
 
 from starlette.concurrency import run_in_threadpool
 
+from penstock.core.quota import FREE
 from penstock.queue.ground import Ground
 from penstock.server.problems import quota_problem
 from penstock.server.settings import Settings
@@ -70,3 +71,10 @@ class TenantRate:
         if wait:
             assert rate is not None
             raise quota_problem("requests_per_second", rate, rate, wait)
+
+
+def stream_limit(ground: Ground, default: int, tenant_id: UUID) -> int | None:
+    """How many streams of a tenant may be open at once: its quota `streams`, or the default where nothing is set. What is set is known
+    because the request that asks was counted a moment ago."""
+    own = ground.known_bounds(tenant_id) or FREE
+    return own.quotas.get("streams", default)

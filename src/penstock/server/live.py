@@ -19,6 +19,7 @@ from penstock.core.redact import Redactor
 from penstock.core.worker_names import masked, shown
 from penstock.queue import observe
 from penstock.queue.ground import Ground
+from penstock.server.limits import stream_limit
 from penstock.server.problems import Problem
 from penstock.store import stats
 
@@ -73,11 +74,12 @@ class Hub:
     def check_room(self, tenant_id: UUID) -> None:
         """Refuse one watcher too many."""
         channel = self._channels.get(tenant_id)
-        if channel is not None and len(channel.watchers) >= self._limit:
+        limit = stream_limit(self._ground, self._limit, tenant_id)
+        if channel is not None and limit is not None and len(channel.watchers) >= limit:
             raise Problem(
                 429,
                 "too_many_streams",
-                f"{self._limit} streams of this tenant are open; close one.",
+                f"The quota streams of this tenant is {limit}, and {len(channel.watchers)} are open; close one.",
                 (),
                 {"retry-after": "10"},
             )
