@@ -99,7 +99,18 @@ def http() -> str:
         for method, operation in methods.items():
             told = operation.get("description", "").split("\n")[0] or operation.get("summary", "")
             lines.append(f"| {method.upper()} | `{path}` | {_cell(told)} |")
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, "", *_scopes(), ""])
+
+
+def _scopes() -> list[str]:
+    lines = ["## Scopes\n", "What a token that is limited to a scope may use, within its role.\n"]
+    lines += ["| scope | routes |", "| --- | --- |"]
+    found: dict[str, list[str]] = {}
+    for path, methods in sorted(json.loads(document())["paths"].items()):
+        for method, operation in methods.items():
+            if "x-scope" in operation:
+                found.setdefault(operation["x-scope"], []).append(f"`{method.upper()} {path}`")
+    return [*lines, *(f"| `{scope}` | {', '.join(routes)} |" for scope, routes in sorted(found.items()))]
 
 
 def _first_line(thing: Any) -> str:

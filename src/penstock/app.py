@@ -164,6 +164,8 @@ class Penstock:
         self.groups = doors.Groups(self.ground, tenant, self._ensure_defined)
         self.definitions = doors.Definitions(self.ground, tenant)
         self.tenants = doors.Tenants(self.ground)
+        self.tokens = doors.Tokens(self.ground)
+        self.sessions = doors.Sessions(self.ground)
         self.queues = doors.Queues(self.ground)
         self.queue = doors.Queue(self.ground)
         self.audit = doors.Audit(self.ground, tenant)

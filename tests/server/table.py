@@ -90,6 +90,12 @@ ROUTES: dict[tuple[str, str], Route] = {
     ("GET", "/api/v1/tokens"): Route("manage"),
     ("POST", "/api/v1/tokens"): Route("manage", {"role": "viewer", "label": "v"}),
     ("DELETE", "/api/v1/tokens/{token_id}"): Route("manage", owned="token"),
+    ("GET", "/api/v1/tokens/{token_id}"): Route("manage", owned="token"),
+    ("POST", "/api/v1/tokens/{token_id}/rotate"): Route("manage", {"overlap_seconds": 60}, "token"),
+    ("DELETE", "/api/v1/tokens/{token_id}/sessions"): Route("manage", owned="token"),
+    ("GET", "/api/v1/sessions"): Route("self"),
+    ("DELETE", "/api/v1/sessions"): Route("self"),
+    ("DELETE", "/api/v1/sessions/{session_id}"): Route("self", owned="session"),
     ("GET", "/api/v1/audit"): Route("manage"),
     ("GET", "/api/v1/audit/export"): Route("manage"),
     ("GET", "/api/v1/audit/head"): Route("manage"),
@@ -114,6 +120,9 @@ ROUTES: dict[tuple[str, str], Route] = {
     ("GET", "/api/v1/admin/tokens"): Route("admin"),
     ("POST", "/api/v1/admin/tokens"): Route("admin", {"role": "viewer", "tenant": "no-such-tenant", "label": "x"}),
     ("DELETE", "/api/v1/admin/tokens/{token_id}"): Route("admin"),
+    ("GET", "/api/v1/admin/tokens/{token_id}"): Route("admin"),
+    ("POST", "/api/v1/admin/tokens/{token_id}/rotate"): Route("admin", {"overlap_seconds": 60}),
+    ("DELETE", "/api/v1/admin/tokens/{token_id}/sessions"): Route("admin"),
     ("GET", "/api/v1/admin/revoked-jwts"): Route("admin"),
     ("POST", "/api/v1/admin/revoked-jwts"): Route("admin", {"subject": "s", "issuer": "https://id.test"}),
     ("GET", "/api/v1/admin/jobs/definitions"): Route("admin"),
@@ -135,11 +144,11 @@ OPEN = {("GET", "/api/v1/sign-in/oidc/callback")}
 """Addresses to which others add what they like; it is passed over."""
 
 MAY = {
-    "super_admin": {"view", "operate", "manage", "admin", "work"},
-    "tenant_admin": {"view", "operate", "manage"},
-    "operator": {"view", "operate"},
-    "viewer": {"view"},
-    "worker": {"work"},
+    "super_admin": {"self", "view", "operate", "manage", "admin", "work"},
+    "tenant_admin": {"self", "view", "operate", "manage"},
+    "operator": {"self", "view", "operate"},
+    "viewer": {"self", "view"},
+    "worker": {"self", "work"},
 }
 
 

@@ -14,6 +14,7 @@ from penstock import Penstock
 from penstock.core.access import Need
 from penstock.queue import claim, reserve
 from penstock.queue.access import create_token, revoke_token
+from penstock.queue.sign_in import Visit, sign_in
 from penstock.server import Settings, create_app
 from penstock.server.routes import RESOURCES
 from penstock.server.routing import Guarded
@@ -72,6 +73,9 @@ def bolts(realm: World) -> dict[str, str]:
     }
     admin = realm.client("tenant_admin", "bolt")
     assert admin.get(f"/api/v1/jobs/{job.id}").status_code == 200
+    signed_in = sign_in(realm.penstock.ground, realm.token("viewer", "bolt"), Visit(3600))
+    assert signed_in is not None
+    made["session"] = signed_in.session.id
     other = realm.penstock.tenants.create("cork")
     made["reservation"] = reserve.take(realm.penstock.ground, other.id, 0, 600).id
     return {kind: str(id) for kind, id in made.items()}

@@ -12,7 +12,7 @@ from penstock import Penstock
 from penstock.core.access import Outcome, Person, Role
 from penstock.core.clock import ManualClock
 from penstock.core.errors import Forbidden
-from penstock.queue.access import create_token, revoke_token
+from penstock.queue.access import create_token, revoke_token, sign_in_code
 from penstock.queue.sign_in import Visit, sign_in_person, sign_out_person
 from penstock.server import Settings, create_app
 from tests.server.support import Loop, World
@@ -157,3 +157,34 @@ def test_listeners_are_told_of_every_sign_in_sign_out_and_refusal(world: World) 
     ]  # fmt: skip
     assert all(each.address and each.request_id for each in heard)
     assert "POST /api/v1/jobs" in heard[-1].detail
+
+
+def test_one_sees_ones_own_sessions_and_ends_one_or_all(world: World) -> None:
+    token = world.token("viewer")
+    here, there = signed_in(world, token, User_Agent="Here/1"), signed_in(world, token, User_Agent="There/2")
+    stranger = signed_in(world, world.token("operator"))
+    found = here.get("/api/v1/sessions").json()["items"]
+    assert {(each["user_agent"], each["current"]) for each in found} == {("Here/1", True), ("There/2", False)}
+    assert {each["address"] for each in found} == {"127.0.0.1"}
+    other = next(each for each in found if not each["current"])
+    assert stranger.delete(f"/api/v1/sessions/{other['id']}").status_code == 404
+    assert here.delete(f"/api/v1/sessions/{other['id']}", headers={"x-csrf-token": ""}).status_code == 403
+    assert here.delete(f"/api/v1/sessions/{other['id']}").status_code == 204
+    assert there.get("/api/v1/jobs").status_code == 401
+    again = signed_in(world, token)
+    assert here.delete("/api/v1/sessions").json() == {"ended": 2}
+    assert [each.get("/api/v1/jobs").status_code for each in (here, again, stranger)] == [401, 401, 200]
+    assert world.client("viewer").get("/api/v1/sessions").json() == {"items": []}
+
+
+def test_an_administrator_ends_the_sessions_of_a_token(world: World) -> None:
+    principal, token = create_token(world.penstock.ground, "viewer", "ann", "acme")
+    page = signed_in(world, token)
+    code = sign_in_code(world.penstock.ground, principal.id)
+    ended = world.client("tenant_admin").delete(f"/api/v1/tokens/{principal.id}/sessions")
+    assert ended.json() == {"ended": 1}
+    assert page.get("/api/v1/jobs").status_code == 401
+    assert world.bare().post("/api/v1/session", json={"token": code}).status_code == 401
+    assert signed_in(world, token).get("/api/v1/jobs").status_code == 200
+    elsewhere = world.client("tenant_admin", "bolt").delete(f"/api/v1/tokens/{principal.id}/sessions")
+    assert elsewhere.status_code == 404

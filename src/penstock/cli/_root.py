@@ -21,6 +21,7 @@ from penstock.cli import (
     recover,
     scheduler,
     serve,
+    sessions,
     tenants,
     tokens,
     top,
@@ -67,6 +68,7 @@ app.command("recover")(recover.recover)
 app.command("prune")(prune.prune)
 app.command("top")(top.top)
 app.command("bench")(bench.bench)
+app.command("sign-in")(tokens.sign_in)
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(triggers.app, name="triggers")
 app.add_typer(events.app, name="events")
@@ -79,3 +81,4 @@ app.add_typer(tenants.app, name="tenants")
 app.add_typer(tokens.app, name="tokens")
 app.add_typer(audit.app, name="audit")
 app.add_typer(keys.app, name="keys")
+app.add_typer(sessions.app, name="sessions")

@@ -16,7 +16,7 @@ from penstock.app import Penstock
 from penstock.cli._common import AppPath, DatabaseUrl, err, keep_secrets, open_app_patiently, out
 from penstock.cli._logs import configure_logs
 from penstock.core.errors import InvalidInput
-from penstock.queue.access import BOOTSTRAP, create_token, ensure_bootstrap, list_tokens, sign_in_code
+from penstock.queue.access import console, ensure_bootstrap, sign_in_code
 
 Host = Annotated[str, typer.Option(envvar="PENSTOCK_HOST", help="The address to listen on.")]
 Port = Annotated[int, typer.Option(envvar="PENSTOCK_PORT", min=0, max=65535, help="The port; 0 takes a free one.")]
@@ -76,7 +76,9 @@ def up(
         parts = _parts(made, commands, concurrency, pipeline or [])
         try:
             out().print(f"Penstock is up at {server.address}", markup=False)
-            out().print(f"Sign in: {server.address}/sign-in#{_code(made)}", markup=False)
+            out().print(
+                f"Sign in: {server.address}/sign-in#{sign_in_code(made.ground, console(made.ground).id)}", markup=False
+            )
             out().file.flush()
             server.run()
         finally:
@@ -94,15 +96,6 @@ def _parts(app: Penstock, commands: Path | None, concurrency: int, pipelines: li
         err().print("Give --commands FILE or --app module:attribute to run your own jobs here, too.", markup=False)
     parts.append(app.worker(concurrency, commands=commands, pipelines=pipelines).start())
     return parts
-
-
-def _code(app: Penstock) -> str:
-    """A one-time code for the super admin: the operator's own, or one made for this machine's console."""
-    known = [each for each in list_tokens(app.ground) if each.role == "super_admin" and each.revoked_at is None]
-    chosen = next((each for each in known if each.label in (BOOTSTRAP, "console")), None)
-    if chosen is None:
-        chosen, _ = create_token(app.ground, "super_admin", "console", created_by="penstock up")
-    return sign_in_code(app.ground, chosen.id)
 
 
 class Server:

@@ -69,6 +69,10 @@ def _post(path: str, answer: Callable[[Any], T], body: BaseModel | None = None, 
     return Ask("POST", f"{API}{path}", answer, plain, safe=create, keyed=create)
 
 
+def _tokens(everyone: bool) -> str:
+    return "/admin/tokens" if everyone else "/tokens"
+
+
 class Calls:
     """Every call of the API that programs need."""
 
@@ -224,6 +228,53 @@ class Calls:
     @staticmethod
     def revoked_jwts() -> Ask[sign_in.RevokedJwtList]:
         return _get("/admin/revoked-jwts", _model(sign_in.RevokedJwtList))
+
+    @staticmethod
+    def create_tenant_token(role: str, label: str, **options: Any) -> Ask[access.CreatedToken]:
+        """A token of the caller's own tenant: expires_at, queues, scopes, keys, addresses."""
+        given = _given(role=role, label=label, **options)
+        return _post("/tokens", _model(access.CreatedToken), access.NewTenantToken.model_validate(given))
+
+    @staticmethod
+    def tokens(everyone: bool = False, **query: Any) -> Ask[access.TokenList]:
+        """Newest first: the tenant's, or for a super admin `everyone`'s."""
+        return _get(_tokens(everyone), _model(access.TokenList), **query)
+
+    @staticmethod
+    def token(id: Id, everyone: bool = False) -> Ask[access.TokenDetail]:
+        """One token, with the number of those that came from it."""
+        return _get(f"{_tokens(everyone)}/{id}", _model(access.TokenDetail))
+
+    @staticmethod
+    def rotate_token(id: Id, overlap_seconds: float = 86400.0, everyone: bool = False) -> Ask[access.CreatedToken]:
+        """Give a token a new secret. The old one is accepted for `overlap_seconds` more; 0 ends it at once."""
+        body = access.RotateToken(overlap_seconds=overlap_seconds)
+        return _post(f"{_tokens(everyone)}/{id}/rotate", _model(access.CreatedToken), body)
+
+    @staticmethod
+    def revoke_token(id: Id, everyone: bool = False) -> Ask[access.RevokedToken]:
+        """Revoke a token and every token that came from it."""
+        return Ask("DELETE", f"{API}{_tokens(everyone)}/{id}", _model(access.RevokedToken))
+
+    @staticmethod
+    def sign_out_token(id: Id, everyone: bool = False) -> Ask[access.EndedSessions]:
+        """End every session that was opened with a token. The token stays valid."""
+        return Ask("DELETE", f"{API}{_tokens(everyone)}/{id}/sessions", _model(access.EndedSessions))
+
+    @staticmethod
+    def sessions() -> Ask[access.OpenSessionList]:
+        """The caller's own sessions of the page."""
+        return _get("/sessions", _model(access.OpenSessionList))
+
+    @staticmethod
+    def end_session(id: Id) -> Ask[None]:
+        """End one of the caller's own sessions."""
+        return Ask("DELETE", f"{API}/sessions/{id}", _nothing)
+
+    @staticmethod
+    def sign_out_everywhere() -> Ask[access.EndedSessions]:
+        """End every session of the caller. The token stays valid."""
+        return Ask("DELETE", f"{API}/sessions", _model(access.EndedSessions))
 
     @staticmethod
     def session() -> Ask[access.Session]:

@@ -31,6 +31,8 @@ class Role(StrEnum):
 class Need(StrEnum):
     """What a route asks of its caller."""
 
+    SELF = "self"
+    """To be somebody: for what concerns the caller alone."""
     VIEW = "view"
     OPERATE = "operate"
     MANAGE = "manage"
@@ -40,10 +42,10 @@ class Need(StrEnum):
 
 GRANTS: dict[Role, frozenset[Need]] = {
     Role.SUPER_ADMIN: frozenset(Need),
-    Role.TENANT_ADMIN: frozenset({Need.VIEW, Need.OPERATE, Need.MANAGE}),
-    Role.OPERATOR: frozenset({Need.VIEW, Need.OPERATE}),
-    Role.VIEWER: frozenset({Need.VIEW}),
-    Role.WORKER: frozenset({Need.WORK}),
+    Role.TENANT_ADMIN: frozenset({Need.SELF, Need.VIEW, Need.OPERATE, Need.MANAGE}),
+    Role.OPERATOR: frozenset({Need.SELF, Need.VIEW, Need.OPERATE}),
+    Role.VIEWER: frozenset({Need.SELF, Need.VIEW}),
+    Role.WORKER: frozenset({Need.SELF, Need.WORK}),
 }
 
 

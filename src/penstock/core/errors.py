@@ -17,6 +17,9 @@ PenstockError
 ├── Conflict                somebody else changed it first
 │   └── QuotaExceeded       the tenant has as many as it may have
 ├── Forbidden               this principal may not do that
+│   ├── ScopeMissing        its role may, but the token is limited to other things
+│   ├── ExceedsParent       a token that is to be created would be allowed more than the one that creates it
+│   └── AddressRefused      the token may not be used from this address
 ├── KeyMissing              encrypted with a key that this process does not have
 ├── CiphertextInvalid       an encrypted value was changed, or copied from another place
 └── DatabaseError
@@ -256,6 +259,24 @@ class CiphertextInvalid(PenstockError):
         super().__init__(
             f"The value is {self.short}. Restore the row from a backup, and find out who writes to the database."
         )
+
+
+class ScopeMissing(Forbidden):
+    """The role allows it, but the token is limited to other scopes or definitions."""
+
+    code = "scope_missing"
+
+
+class ExceedsParent(Forbidden):
+    """A token would be allowed more than the one that creates or rotates it."""
+
+    code = "exceeds_parent"
+
+
+class AddressRefused(Forbidden):
+    """The token may not be used from this address."""
+
+    code = "address_refused"
 
 
 class DatabaseError(PenstockError):

@@ -69,6 +69,15 @@ _ALL = (
     ("ciphertext_invalid", "An encrypted value was changed since it was written, or copied from another row, column or tenant. It is not used.",
      "Something other than Penstock writes to the database. Restore the row from a backup. A job whose params are damaged is a dead letter: "
      "enqueue it again.", "howto/encrypt-at-rest.md"),
+    ("scope_missing", "The role of this token allows it, but the token is limited to other scopes or definitions.",
+     "The message names the scope. Use a token that has it, or let an administrator create one: `penstock tokens create --scope …`.",
+     "service/tokens.md"),
+    ("exceeds_parent", "A token was to be created or rotated that may do more than the one that asks: a wider role, another tenant, more "
+     "scopes, definitions or networks, or a later end. Nothing was written.",
+     "Ask for less, leave out what is to be as with the token that asks, or use a token that has what is asked for.", "service/tokens.md"),
+    ("address_refused", "The token may be used from some networks only, and this request came from another address.",
+     "Send it from one of them. Behind a proxy, tell Penstock which proxy to believe, or every request seems to come from the proxy.",
+     "service/tokens.md"),
     # the database
     ("database_error", "The database refused a statement for a reason of its own.",
      "The message has what it said. `penstock doctor` looks at the database as a whole.", "howto/many-machines.md"),

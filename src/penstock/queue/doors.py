@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from penstock.core import check
-from penstock.core.access import AuditEntry
+from penstock.core.access import AuditEntry, Principal, Session
 from penstock.core.audit_chain import Head, Verified
 from penstock.core.caller import OWN
 from penstock.core.check import UNSET, Unset
@@ -21,12 +21,26 @@ from penstock.core.nouns import Claim, Definition, Group, Job, Reservation, Run,
 from penstock.core.outcomes import Outcome
 from penstock.core.redact import Redactor
 from penstock.core.tenancy import Certificate, Deletion
-from penstock.queue import audit, cancel, claim, define, erase, group, observe, order, record, reserve
+from penstock.queue import (
+    access,
+    audit,
+    cancel,
+    claim,
+    define,
+    erase,
+    group,
+    observe,
+    order,
+    record,
+    reserve,
+    sign_in,
+)
 from penstock.queue.enqueue import Options
 from penstock.queue.ground import Ground
 from penstock.queue.observe import Summary
 from penstock.queue.shown import ClaimSecrets, shown_jobs, shown_runs
 from penstock.queue.why import why
+from penstock.store.token_tree import Revoked
 
 Id = UUID | str
 
@@ -276,6 +290,67 @@ class Audit(Door):
 
     def _whose(self) -> UUID | None:
         return None if self.tenant == "default" else self.tenant_id
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """`app.tokens`: who may use the API."""
+
+    ground: Ground
+
+    def create(
+        self,
+        role: str,
+        label: str,
+        tenant: str | None = None,
+        *,
+        expires_at: datetime | None = None,
+        queues: Sequence[str] | None = None,
+        scopes: Sequence[str] | None = None,
+        keys: Sequence[str] | None = None,
+        addresses: Sequence[str] | None = None,
+        parent: UUID | None = None,
+    ) -> tuple[Principal, str]:
+        """Create a token. Returns its principal and the token, which is shown this once. With `parent` it may no more than
+        that one, and ends with it."""
+        return access.create_token(
+            self.ground, role, label, tenant, expires_at, queues, "python", scopes=scopes, keys=keys,
+            addresses=addresses, parent=parent,
+        )  # fmt: skip
+
+    def get(self, id: UUID) -> Principal:
+        return access.get_token(self.ground, id)[0]
+
+    def list(self, tenant: str | None = None, limit: int = 1000) -> list[Principal]:
+        """Newest first: everyone's, or one tenant's."""
+        return access.list_tokens(self.ground, tenant, limit)
+
+    def rotate(self, id: UUID, overlap_seconds: float = access.OVERLAP_SECONDS) -> tuple[Principal, str]:
+        """Give a token a new secret. The old one is accepted for `overlap_seconds` more; 0 ends it at once."""
+        return access.rotate_token(self.ground, id, overlap_seconds)
+
+    def revoke(self, id: UUID) -> Revoked:
+        """End a token, every token that came from it, and the sessions of all of them."""
+        return access.revoke_token(self.ground, id)
+
+
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """`app.sessions`: who is signed in to the page."""
+
+    ground: Ground
+
+    def list(self, principal_id: UUID | None = None, limit: int = 1000) -> list[Session]:
+        """The one used last first: everyone's, or one principal's."""
+        return sign_in.list_sessions(self.ground, principal_id, limit)
+
+    def end(self, id: UUID) -> None:
+        """End one session."""
+        sign_in.end_session(self.ground, id)
+
+    def end_all(self, principal_id: UUID) -> int:
+        """End every session of a principal. Returns how many."""
+        return sign_in.end_sessions(self.ground, principal_id)
 
 
 @dataclass(frozen=True, slots=True)

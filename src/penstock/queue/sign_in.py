@@ -8,7 +8,8 @@ from datetime import datetime
 from uuid import UUID
 
 from penstock.core.access import Person, Principal, Session, csrf_token, digest, is_well_formed, new_secret
-from penstock.core.errors import Forbidden
+from penstock.core.errors import AddressRefused, Forbidden, NotFound
+from penstock.core.limits import allows_address
 from penstock.queue.ground import Ground
 from penstock.store import principals, sessions, token_tree
 from penstock.store.database import Tx
@@ -92,6 +93,28 @@ def sign_out_person(ground: Ground, issuer: str, *, sid: str | None = None, subj
     return ground.db.transact(lambda tx: sessions.close_by_sid(tx, issuer, sid, subject))
 
 
+def list_sessions(ground: Ground, principal_id: UUID | None = None, limit: int = 1000) -> list[Session]:
+    """Return the sessions whose time is not over, the one used last first: everyone's, or one principal's."""
+    with ground.db.read() as tx:
+        return sessions.listed(tx, None, principal_id, limit)
+
+
+def end_session(ground: Ground, session_id: UUID) -> None:
+    if not ground.db.transact(lambda tx: sessions.close_by_id(tx, session_id)):
+        raise NotFound("session", session_id)
+
+
+def end_sessions(ground: Ground, principal_id: UUID) -> int:
+    """End every session of a principal. Returns how many."""
+
+    def work(tx: Tx) -> int:
+        if principals.by_id(tx, principal_id) is None:
+            raise NotFound("token", principal_id)
+        return sessions.close_of(tx, [principal_id])
+
+    return ground.db.transact(work)
+
+
 def _open(
     tx: Tx,
     principal: Principal,
@@ -100,6 +123,8 @@ def _open(
     issuer: str | None = None,
     sid: str | None = None,
 ) -> Opened:
+    if not allows_address(principal.addresses, visit.address or ""):
+        raise AddressRefused("This token may not be used from the address that the request came from.")
     secret = new_secret()  # never one that the browser brought along
     csrf = csrf_token(secret)
     ends = [each for each in (until, principal.expires_at) if each is not None]

@@ -18,11 +18,14 @@ from starlette.responses import Response
 
 from penstock.app import Penstock
 from penstock.core.access import Need, Outcome, Principal, Role, Session, csrf_token, digest, is_well_formed
-from penstock.core.errors import DatabaseError, Forbidden, UnknownTenant
+from penstock.core.errors import AddressRefused, DatabaseError, Forbidden, UnknownTenant
 from penstock.core.forwarded import counted_as
 from penstock.core.ids import DEFAULT_TENANT_ID
+from penstock.core.limits import allows_address
+from penstock.core.scopes import Rule, check_scope
 from penstock.queue.sign_in import Opened, Visit
 from penstock.server.calls import Call
+from penstock.server.definition_limits import check_keys
 from penstock.server.jwts import Jwt, Tokens
 from penstock.server.limits import Buckets, TenantRate
 from penstock.server.problems import Problem
@@ -96,18 +99,22 @@ class Gate:
         self.forget()
         self.outcome("session.open", request, opened.principal, how)
 
-    async def admit(self, request: Request, need: Need) -> Call:
-        """The call that this request may make; a Problem when it may not."""
+    async def admit(self, request: Request, need: Need, rule: Rule) -> Call:
+        """The call that this request may make; a Problem when it may not. The one place where roles, scopes and definitions
+        are looked at."""
         known, by_session = await self._authenticated(request)
         principal = known.principal
         try:
-            return await self._admitted(request, need, known, by_session)
+            call = await self._admitted(request, need, rule, known, by_session)
+            if principal.keys is not None:
+                await check_keys(request, call, principal)
+            return call
         except (Forbidden, Problem) as error:
             if isinstance(error, Forbidden) or error.status_code == 403:
                 self.outcome("access.refused", request, principal, f"{request.method} {request.url.path}: {error}")
             raise
 
-    async def _admitted(self, request: Request, need: Need, known: Known, by_session: bool) -> Call:
+    async def _admitted(self, request: Request, need: Need, rule: Rule, known: Known, by_session: bool) -> Call:
         principal = known.principal
         wait = self._rate.take(principal.id)
         if wait:
@@ -117,8 +124,10 @@ class Gate:
         await self._tenant_rate.check(principal.tenant_id)
         if not principal.may(need):
             raise Forbidden(f"The role {principal.role.value} may not do this.")
+        check_scope(principal, rule)
         if by_session and request.method not in SAFE_METHODS:
             self._check_csrf(request, known)
+        request.state.session = known.session
         if known.session is not None:
             await self._seen(request, known, known.session)
         tenant, tenant_id = await self._tenant(request, principal)
@@ -173,6 +182,9 @@ class Gate:
             for remembered in (self._known, self._welcome):
                 if len(remembered) > MAX_REMEMBERED:
                     remembered.popitem(last=False)
+        if not allows_address(known.principal.addresses, address_of(request)):
+            self.outcome("access.refused", request, known.principal, "from another network")
+            raise AddressRefused("This token may not be used from the address that the request came from.")
         return known
 
     def _expired(self, principal: Principal) -> bool:
@@ -305,6 +317,12 @@ def same_origin(request: Request) -> bool:
 def cookie_name(request: Request) -> str:
     """Return the name of the session's cookie. Under TLS it is one that no other host of the site can set."""
     return SECURE_COOKIE if request.url.scheme == "https" else COOKIE
+
+
+def forget_cookie(request: Request, response: Response) -> None:
+    """Tell the browser that its session is over."""
+    name = cookie_name(request)
+    response.delete_cookie(name, path="/", httponly=True, samesite="strict", secure=name == SECURE_COOKIE)
 
 
 def csrf_of(request: Request) -> str | None:

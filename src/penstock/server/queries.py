@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -50,8 +51,9 @@ class JobListQuery(JobQuery, Paged):
     cursor: Annotated[str, Field(max_length=200, description="`next_cursor` of the page before")] | None = None
 
 
-def where(query: JobQuery | JobFilter, allowed: Iterable[str] | None = None) -> Filter:
-    """The engine's filter; with `allowed`, only of jobs in one of these states."""
+def where(query: JobQuery | JobFilter, within: tuple[str, ...] | None, allowed: Iterable[str] | None = None) -> Filter:
+    """The engine's filter, `within` the definitions that the caller's token is limited to; with `allowed`, only of jobs in
+    one of these states."""
     statuses: list[str] | None = list(query.status) if query.status else None
     if allowed is not None:
         statuses = [status for status in allowed if statuses is None or status in statuses]
@@ -59,7 +61,7 @@ def where(query: JobQuery | JobFilter, allowed: Iterable[str] | None = None) -> 
     given: dict[str, Any] = {name: getattr(query, name) for name in names}
     if isinstance(query, JobQuery):
         given["root_id"] = query.root_id
-    return filter_of(statuses, key=query.definition_key, **given)
+    return replace(filter_of(statuses, key=query.definition_key, **given), within=within)
 
 
 def cursor_of(last: UUID) -> str:

@@ -12,12 +12,12 @@ from pydantic import BaseModel
 
 from penstock.core.access import Need
 from penstock.core.errors import Fault
+from penstock.core.scopes import API, rule_of
 from penstock.server.bodies import StrictRequest
 from penstock.server.calls import Call
 from penstock.server.problems import Problem, documented
 
 F = TypeVar("F", bound=Callable[..., Any])
-API = "/api/v1"
 
 
 class Guarded(APIRoute):
@@ -26,6 +26,7 @@ class Guarded(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
         need = (self.openapi_extra or {}).get("x-need")
+        rule = rule_of(next(iter(self.methods or {"GET"})), self.path)
         takes_body = self.body_field is not None
         known = query_names(self)
         open_query = (self.openapi_extra or {}).get("x-open-query", False)
@@ -33,7 +34,7 @@ class Guarded(APIRoute):
         async def guarded(request: Request) -> Response:
             request = StrictRequest(request.scope, request.receive)
             if need is not None:
-                request.state.call = await request.app.state.gate.admit(request, Need(need))
+                request.state.call = await request.app.state.gate.admit(request, Need(need), rule)
             if takes_body and await request.body() and not _is_json(request):
                 raise Problem(415, "unsupported_media_type", "Send the body as Content-Type: application/json.")
             if not open_query:
@@ -103,6 +104,9 @@ class Routes:
         )
         if options.pop("open_query", False):  # what others add to the address is passed over, not refused
             extra["x-open-query"] = True
+        scope = rule_of(method, f"{API}{path}").scope
+        if need is not None and scope is not None:
+            extra["x-scope"] = scope.value
         responses = {**documented(*sorted(statuses)), **options.pop("responses", {})}
 
         def register(handler: F) -> F:

@@ -95,6 +95,8 @@ class Filter:
     created_after: datetime | None = None
     created_before: datetime | None = None
     search: str | None = None
+    within: tuple[str, ...] | None = None
+    """The definitions that the one who asks is limited to: keys, or beginnings of keys with * at the end."""
 
     def conditions(self) -> list[ColumnElement[bool]]:
         found: list[ColumnElement[bool]] = []
@@ -110,6 +112,8 @@ class Filter:
                 found.append(column == value)
         if self.key is not None:
             found.append(_matches(jobs.c.definition_key, self.key))
+        if self.within is not None:
+            found.append(or_(*(_is_within(jobs.c.definition_key, each) for each in self.within)))
         if self.created_after is not None:
             found.append(jobs.c.created_at >= self.created_after)
         if self.created_before is not None:
@@ -121,6 +125,19 @@ class Filter:
             plain_error = case((func.substr(jobs.c.last_error, 1, len(TEXT_MARK)) != TEXT_MARK, jobs.c.last_error))
             found.append(or_(*(func.lower(column).like(pattern, escape="\\") for column in (*texts, plain_error))))
         return found
+
+
+def _is_within(column: ColumnElement[str], pattern: str) -> ColumnElement[bool]:
+    """Not LIKE, which on SQLite takes capitals for small letters."""
+    beginning = pattern.removesuffix("*")
+    return func.substr(column, 1, len(beginning)) == beginning if beginning != pattern else column == pattern
+
+
+def key_of(tx: Tx, job_id: UUID, tenant_id: UUID | None) -> str | None:
+    """The key of a job's definition, if it is this tenant's; any tenant's, if none is given."""
+    query = select(jobs.c.definition_key).where(jobs.c.id == job_id)
+    found: str | None = tx.scalar(query if tenant_id is None else query.where(jobs.c.tenant_id == tenant_id))
+    return found
 
 
 def _escape(text: str) -> str:

@@ -76,8 +76,9 @@ def add(tx: Tx, new: NewPrincipal) -> Principal:
     return found
 
 
-def by_id(tx: Tx, principal_id: UUID) -> Principal | None:
-    row = tx.run(_query().where(principals.c.id == principal_id)).mappings().first()
+def by_id(tx: Tx, principal_id: UUID, *, lock: bool = False) -> Principal | None:
+    query = _query().where(principals.c.id == principal_id)
+    row = tx.run(query.with_for_update(of=principals) if lock else query).mappings().first()
     return _noun(row) if row else None
 
 

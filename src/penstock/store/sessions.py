@@ -49,11 +49,10 @@ def _query(*, codes: bool = False) -> Select[Any]:
     return query if codes else query.where(sessions.c.csrf_hash != ONE_TIME)
 
 
-def living(tx: Tx, idle_seconds: float) -> list[ColumnElement[bool]]:
-    """The conditions of a session that may be used now."""
-    return [
-        sessions.c.csrf_hash != ONE_TIME, sessions.c.expires_at > tx.now, _last_seen() > tx.later(-idle_seconds),
-    ]  # fmt: skip
+def living(tx: Tx, idle_seconds: float | None) -> list[ColumnElement[bool]]:
+    """The conditions of a session that may be used now; without `idle_seconds`, also of one that was not used for long."""
+    found = [sessions.c.csrf_hash != ONE_TIME, sessions.c.expires_at > tx.now]
+    return found if idle_seconds is None else [*found, _last_seen() > tx.later(-idle_seconds)]
 
 
 def open_session(tx: Tx, principal_id: UUID, new: NewSession) -> Session:
@@ -92,7 +91,7 @@ def take_code(tx: Tx, secret_hash: str) -> UUID | None:
     return found
 
 
-def listed(tx: Tx, idle_seconds: float, principal_id: UUID | None = None, limit: int = 1000) -> list[Session]:
+def listed(tx: Tx, idle_seconds: float | None, principal_id: UUID | None = None, limit: int = 1000) -> list[Session]:
     """Return the sessions that may be used now, the one used last first: one principal's, or everyone's."""
     query = _query().where(*living(tx, idle_seconds)).order_by(_last_seen().desc(), sessions.c.id.desc()).limit(limit)
     if principal_id is not None:

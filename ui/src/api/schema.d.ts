@@ -259,7 +259,9 @@ export interface paths {
         put?: never;
         /**
          * Create Token
-         * @description A token of any tenant. The answer shows it this once.
+         * @description Create a token of any tenant. The answer shows it this once.
+         *
+         *     It ends with the token that creates it and may no more than that one; what is left open is taken from there.
          */
         post: operations["create_token"];
         delete?: never;
@@ -275,14 +277,58 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /**
+         * Get Any Token
+         * @description One token, with the number of those that came from it.
+         */
+        get: operations["get_any_token"];
         put?: never;
         post?: never;
         /**
          * Revoke Any Token
-         * @description Revoke a token, and its sessions, at once.
+         * @description Revoke a token, every token that came from it, and their sessions, at once.
          */
         delete: operations["revoke_any_token"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/admin/tokens/{token_id}/rotate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Rotate Any Token
+         * @description Give a token a new secret, shown this once. The old one is accepted for a day, or as long as the body says.
+         */
+        post: operations["rotate_any_token"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/admin/tokens/{token_id}/sessions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Sign Out Any Token
+         * @description End every session that was opened with a token, or by a person. The token itself stays valid.
+         */
+        delete: operations["sign_out_any_token"];
         options?: never;
         head?: never;
         patch?: never;
@@ -1170,6 +1216,50 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/sessions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Sessions
+         * @description The caller's own sessions of the page, the one used last first.
+         */
+        get: operations["list_sessions"];
+        put?: never;
+        post?: never;
+        /**
+         * Sign Out Everywhere
+         * @description End every session of the caller, this one too. The token that opened them stays valid.
+         */
+        delete: operations["sign_out_everywhere"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sessions/{session_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * End Session
+         * @description End one of the caller's own sessions.
+         */
+        delete: operations["end_session"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/sign-in": {
         parameters: {
             query?: never;
@@ -1368,7 +1458,9 @@ export interface paths {
         put?: never;
         /**
          * Create Tenant Token
-         * @description A token of the caller's own tenant. The answer shows it this once.
+         * @description Create a token of the caller's own tenant. The answer shows it this once.
+         *
+         *     It ends with the token that creates it and may no more than that one; what is left open is taken from there.
          */
         post: operations["create_tenant_token"];
         delete?: never;
@@ -1384,14 +1476,58 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /**
+         * Get Tenant Token
+         * @description One token of the caller's own tenant, with the number of those that came from it.
+         */
+        get: operations["get_tenant_token"];
         put?: never;
         post?: never;
         /**
          * Revoke Tenant Token
-         * @description Revoke a token of the caller's own tenant, and its sessions, at once.
+         * @description Revoke a token of the caller's own tenant, every token that came from it, and their sessions, at once.
          */
         delete: operations["revoke_tenant_token"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tokens/{token_id}/rotate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Rotate Tenant Token
+         * @description Give a token of the caller's own tenant a new secret, shown this once.
+         */
+        post: operations["rotate_tenant_token"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tokens/{token_id}/sessions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Sign Out Tenant Token
+         * @description End every session that was opened with a token of the caller's own tenant. The token itself stays valid.
+         */
+        delete: operations["sign_out_tenant_token"];
         options?: never;
         head?: never;
         patch?: never;
@@ -2297,6 +2433,8 @@ export interface components {
          * @description `token` is shown this once; a repeated request with the same Idempotency-Key answers null for it.
          */
         CreatedToken: {
+            /** Addresses */
+            addresses: string[] | null;
             /** Created At */
             created_at: string;
             /** Created By */
@@ -2308,12 +2446,22 @@ export interface components {
              * Format: uuid
              */
             id: string;
+            /** Is Person */
+            is_person: boolean;
+            /** Keys */
+            keys: string[] | null;
             /** Label */
             label: string;
+            /** Last Used Address */
+            last_used_address: string | null;
             /** Last Used At */
             last_used_at: string | null;
+            /** Parent Id */
+            parent_id: string | null;
             /** Prefix */
             prefix: string;
+            /** Previous Expires At */
+            previous_expires_at: string | null;
             /** Queues */
             queues: string[] | null;
             /** Revoked At */
@@ -2323,6 +2471,10 @@ export interface components {
              * @enum {string}
              */
             role: "super_admin" | "tenant_admin" | "operator" | "viewer" | "worker";
+            /** Rotated At */
+            rotated_at: string | null;
+            /** Scopes */
+            scopes: string[] | null;
             /** Tenant */
             tenant: string | null;
             /** Tenant Id */
@@ -2545,6 +2697,11 @@ export interface components {
             items: components["schemas"]["Delivery"][];
             /** Next Cursor */
             next_cursor: string | null;
+        };
+        /** EndedSessions */
+        EndedSessions: {
+            /** Ended */
+            ended: number;
         };
         /** ErrorGroup */
         ErrorGroup: {
@@ -3175,8 +3332,12 @@ export interface components {
          * @description A token for somebody of the caller's own tenant.
          */
         NewTenantToken: {
+            /** Addresses */
+            addresses?: string[] | null;
             /** Expires At */
             expires_at?: string | null;
+            /** Keys */
+            keys?: string[] | null;
             /** Label */
             label: string;
             /** Queues */
@@ -3186,6 +3347,8 @@ export interface components {
              * @enum {string}
              */
             role: "tenant_admin" | "operator" | "viewer" | "worker";
+            /** Scopes */
+            scopes?: components["schemas"]["Scope"][] | null;
         };
         /**
          * NewToken
@@ -3197,8 +3360,12 @@ export interface components {
          *     }
          */
         NewToken: {
+            /** Addresses */
+            addresses?: string[] | null;
             /** Expires At */
             expires_at?: string | null;
+            /** Keys */
+            keys?: string[] | null;
             /** Label */
             label: string;
             /** Queues */
@@ -3208,6 +3375,8 @@ export interface components {
              * @enum {string}
              */
             role: "super_admin" | "tenant_admin" | "operator" | "viewer" | "worker";
+            /** Scopes */
+            scopes?: components["schemas"]["Scope"][] | null;
             /** Tenant */
             tenant?: string | null;
         };
@@ -3312,6 +3481,34 @@ export interface components {
             name: string;
             /** Url */
             url: string;
+        };
+        /**
+         * OpenSession
+         * @description A session of the page. `current` is the one that asks.
+         */
+        OpenSession: {
+            /** Address */
+            address: string | null;
+            /** Created At */
+            created_at: string;
+            /** Current */
+            current: boolean;
+            /** Expires At */
+            expires_at: string;
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /** Last Seen At */
+            last_seen_at: string;
+            /** User Agent */
+            user_agent: string | null;
+        };
+        /** OpenSessionList */
+        OpenSessionList: {
+            /** Items */
+            items: components["schemas"]["OpenSession"][];
         };
         /** Pipeline */
         Pipeline: {
@@ -3570,6 +3767,62 @@ export interface components {
             items: components["schemas"]["RevokedJwt"][];
         };
         /**
+         * RevokedToken
+         * @description A revoked token, and how many tokens and sessions ended with it, itself counted.
+         */
+        RevokedToken: {
+            /** Addresses */
+            addresses: string[] | null;
+            /** Created At */
+            created_at: string;
+            /** Created By */
+            created_by: string | null;
+            /** Ended Sessions */
+            ended_sessions: number;
+            /** Expires At */
+            expires_at: string | null;
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /** Is Person */
+            is_person: boolean;
+            /** Keys */
+            keys: string[] | null;
+            /** Label */
+            label: string;
+            /** Last Used Address */
+            last_used_address: string | null;
+            /** Last Used At */
+            last_used_at: string | null;
+            /** Parent Id */
+            parent_id: string | null;
+            /** Prefix */
+            prefix: string;
+            /** Previous Expires At */
+            previous_expires_at: string | null;
+            /** Queues */
+            queues: string[] | null;
+            /** Revoked At */
+            revoked_at: string | null;
+            /** Revoked Tokens */
+            revoked_tokens: number;
+            /**
+             * Role
+             * @enum {string}
+             */
+            role: "super_admin" | "tenant_admin" | "operator" | "viewer" | "worker";
+            /** Rotated At */
+            rotated_at: string | null;
+            /** Scopes */
+            scopes: string[] | null;
+            /** Tenant */
+            tenant: string | null;
+            /** Tenant Id */
+            tenant_id: string | null;
+        };
+        /**
          * RevokeJwt
          * @description Which JWT is to end: one by its `jti`, or all that a `subject` was issued until now.
          * @example {
@@ -3583,6 +3836,17 @@ export interface components {
             jti?: string | null;
             /** Subject */
             subject?: string | null;
+        };
+        /**
+         * RotateToken
+         * @description How long the old secret is still accepted; 0 ends it at once, with the sessions.
+         */
+        RotateToken: {
+            /**
+             * Overlap Seconds
+             * @default 86400
+             */
+            overlap_seconds: number;
         };
         /**
          * RunState
@@ -3611,12 +3875,22 @@ export interface components {
             state: "extended" | "held" | "lost";
         };
         /**
+         * Scope
+         * @description A group of routes, to read or to change. A token without scopes has all that its role allows.
+         * @enum {string}
+         */
+        Scope: "jobs:read" | "jobs:write" | "triggers:read" | "triggers:write" | "events:read" | "events:emit" | "definitions:read" | "definitions:write" | "webhooks:read" | "webhooks:write" | "metrics:read" | "tokens:read" | "tokens:write" | "audit:read" | "queues:read" | "queues:write" | "tenants:read" | "tenants:write" | "pipelines:read" | "pipelines:write" | "worker";
+        /**
          * Session
          * @description Who is signed in, for which tenant, and what they may do. Send `csrf_token` as X-CSRF-Token with every change.
          */
         Session: {
             /** Csrf Token */
             csrf_token: string | null;
+            /** Idle Seconds */
+            idle_seconds: number | null;
+            /** Keys */
+            keys: string[] | null;
             /** Label */
             label: string;
             /** May */
@@ -3631,6 +3905,8 @@ export interface components {
              * @enum {string}
              */
             role: "super_admin" | "tenant_admin" | "operator" | "viewer" | "worker";
+            /** Scopes */
+            scopes: string[] | null;
             /** Sign Out Url */
             sign_out_url: string | null;
             /** Tenant */
@@ -3825,9 +4101,12 @@ export interface components {
         };
         /**
          * Token
-         * @description Whose token, never the token itself.
+         * @description Whose token, never the token itself. `parent_id` is the one that created it; `is_person` tells of somebody who signs in
+         *     with an identity provider and has no token.
          */
         Token: {
+            /** Addresses */
+            addresses: string[] | null;
             /** Created At */
             created_at: string;
             /** Created By */
@@ -3839,12 +4118,22 @@ export interface components {
              * Format: uuid
              */
             id: string;
+            /** Is Person */
+            is_person: boolean;
+            /** Keys */
+            keys: string[] | null;
             /** Label */
             label: string;
+            /** Last Used Address */
+            last_used_address: string | null;
             /** Last Used At */
             last_used_at: string | null;
+            /** Parent Id */
+            parent_id: string | null;
             /** Prefix */
             prefix: string;
+            /** Previous Expires At */
+            previous_expires_at: string | null;
             /** Queues */
             queues: string[] | null;
             /** Revoked At */
@@ -3854,6 +4143,64 @@ export interface components {
              * @enum {string}
              */
             role: "super_admin" | "tenant_admin" | "operator" | "viewer" | "worker";
+            /** Rotated At */
+            rotated_at: string | null;
+            /** Scopes */
+            scopes: string[] | null;
+            /** Tenant */
+            tenant: string | null;
+            /** Tenant Id */
+            tenant_id: string | null;
+        };
+        /**
+         * TokenDetail
+         * @description A token, and how many valid tokens came from it.
+         */
+        TokenDetail: {
+            /** Addresses */
+            addresses: string[] | null;
+            /** Created At */
+            created_at: string;
+            /** Created By */
+            created_by: string | null;
+            /** Descendants */
+            descendants: number;
+            /** Expires At */
+            expires_at: string | null;
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /** Is Person */
+            is_person: boolean;
+            /** Keys */
+            keys: string[] | null;
+            /** Label */
+            label: string;
+            /** Last Used Address */
+            last_used_address: string | null;
+            /** Last Used At */
+            last_used_at: string | null;
+            /** Parent Id */
+            parent_id: string | null;
+            /** Prefix */
+            prefix: string;
+            /** Previous Expires At */
+            previous_expires_at: string | null;
+            /** Queues */
+            queues: string[] | null;
+            /** Revoked At */
+            revoked_at: string | null;
+            /**
+             * Role
+             * @enum {string}
+             */
+            role: "super_admin" | "tenant_admin" | "operator" | "viewer" | "worker";
+            /** Rotated At */
+            rotated_at: string | null;
+            /** Scopes */
+            scopes: string[] | null;
             /** Tenant */
             tenant: string | null;
             /** Tenant Id */
@@ -5836,6 +6183,91 @@ export interface operations {
             };
         };
     };
+    get_any_token: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                token_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TokenDetail"];
+                };
+            };
+            /** @description The request cannot be read */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Sign in first */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Invalid input */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not available now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     revoke_any_token: {
         parameters: {
             query?: never;
@@ -5853,7 +6285,253 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Token"];
+                    "application/json": components["schemas"]["RevokedToken"];
+                };
+            };
+            /** @description The request cannot be read */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Sign in first */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request took too long */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Invalid input */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not available now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    rotate_any_token: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                token_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RotateToken"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CreatedToken"];
+                };
+            };
+            /** @description The request cannot be read */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Sign in first */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request took too long */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Invalid input */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not available now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    sign_out_any_token: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                token_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EndedSessions"];
                 };
             };
             /** @description The request cannot be read */
@@ -11378,6 +12056,327 @@ export interface operations {
             };
         };
     };
+    list_sessions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenSessionList"];
+                };
+            };
+            /** @description The request cannot be read */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Sign in first */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Invalid input */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not available now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    sign_out_everywhere: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EndedSessions"];
+                };
+            };
+            /** @description The request cannot be read */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Sign in first */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request took too long */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Invalid input */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not available now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    end_session: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                session_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The request cannot be read */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Sign in first */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request took too long */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Invalid input */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not available now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     sign_in_ways: {
         parameters: {
             query?: never;
@@ -12377,6 +13376,91 @@ export interface operations {
             };
         };
     };
+    get_tenant_token: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                token_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TokenDetail"];
+                };
+            };
+            /** @description The request cannot be read */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Sign in first */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Invalid input */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not available now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     revoke_tenant_token: {
         parameters: {
             query?: never;
@@ -12394,7 +13478,253 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Token"];
+                    "application/json": components["schemas"]["RevokedToken"];
+                };
+            };
+            /** @description The request cannot be read */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Sign in first */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request took too long */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Invalid input */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not available now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    rotate_tenant_token: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                token_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RotateToken"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CreatedToken"];
+                };
+            };
+            /** @description The request cannot be read */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Sign in first */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request took too long */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Invalid input */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not available now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    sign_out_tenant_token: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                token_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EndedSessions"];
                 };
             };
             /** @description The request cannot be read */

@@ -10,6 +10,7 @@ from fastapi import Path, Query, Request
 from penstock.core.access import Need
 from penstock.core.errors import Conflict, InvalidInput, NotFound
 from penstock.core.redact import unmasked
+from penstock.core.scopes import allows_key
 from penstock.core.wire import definitions as wire
 from penstock.core.wire.base import Name, Slug
 from penstock.core.wire.base import Request as Wire
@@ -98,7 +99,8 @@ def apply_all_definitions(call: Caller, body: wire.ApplyDefinitions) -> wire.App
 def list_definitions(call: Caller, query: Annotated[DefinitionQuery, Query()]) -> wire.DefinitionList:
     """What the caller's tenant may ask for."""
     found = define.listed(call.ground, call.tenant_id, query.archived)
-    return wire.DefinitionList(items=[wire.Definition.of(each) for each in found])
+    keys = call.principal.keys
+    return wire.DefinitionList(items=[wire.Definition.of(each) for each in found if allows_key(keys, each.key)])
 
 
 @routes.get("/admin/tenants", Need.ADMIN)

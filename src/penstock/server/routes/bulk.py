@@ -15,6 +15,7 @@ from fastapi.responses import StreamingResponse
 from penstock.core.access import Need
 from penstock.core.errors import IllegalTransition, NotFound
 from penstock.core.nouns import Job
+from penstock.core.scopes import allows_key
 from penstock.core.status import CANCEL, RETRY, Transition
 from penstock.core.wire import jobs as wire
 from penstock.queue import observe
@@ -50,7 +51,7 @@ def retry_jobs(call: Caller, body: wire.Bulk) -> wire.BulkDone:
 def _each(
     call: Call, body: wire.Bulk, transition: Transition, action: str, act: Callable[[Unit, Job], Job]
 ) -> wire.BulkDone:
-    chosen = where(body.filter, transition.sources)
+    chosen = where(body.filter, call.principal.keys, transition.sources)
     ids = body.filter.ids
     matched = _count(call, chosen, ids)
     changed = refused = 0
@@ -71,7 +72,8 @@ def _count(call: Call, chosen: Filter, ids: list[UUID] | None) -> int:
 
 
 def _own(call: Call, found: Iterable[Job]) -> list[Job]:
-    return [job for job in found if job.tenant_id == call.tenant_id]
+    keys = call.principal.keys
+    return [job for job in found if job.tenant_id == call.tenant_id and allows_key(keys, job.definition_key)]
 
 
 def _batches(call: Call, chosen: Filter, ids: list[UUID] | None) -> Iterator[list[Job]]:
@@ -124,7 +126,9 @@ def _apply(
 def export_jobs(call: Caller, query: Annotated[JobQuery, Query()]) -> StreamingResponse:
     """What matches as CSV, newest first, at most 100,000 lines. No cell is a formula."""
     headers = {"content-disposition": 'attachment; filename="jobs.csv"'}
-    return StreamingResponse(_lines(call, where(query)), media_type="text/csv; charset=utf-8", headers=headers)
+    return StreamingResponse(
+        _lines(call, where(query, call.principal.keys)), media_type="text/csv; charset=utf-8", headers=headers
+    )
 
 
 def _lines(call: Call, chosen: Filter) -> Iterator[str]:

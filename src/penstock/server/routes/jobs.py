@@ -14,6 +14,7 @@ from penstock.core.errors import InvalidInput
 from penstock.core.marks import marks_of_schema
 from penstock.core.masking import refuse_masks
 from penstock.core.redact import MASK, unmasked
+from penstock.core.scopes import check_key
 from penstock.core.wire import jobs as wire
 from penstock.core.wire.base import MAX_INT32
 from penstock.queue import enqueue, observe
@@ -55,6 +56,7 @@ def create_job(call: Caller, body: wire.NewJob, response: Response) -> wire.Job:
         )
         if prepared and job.id != prepared[0].id:
             response.status_code = 200
+            check_key(call.principal, job.definition_key)
             return unit.show(job)
         unit.audit(
             "job.create",
@@ -72,7 +74,7 @@ def list_jobs(call: Caller, query: Annotated[JobListQuery, Query()]) -> Response
     """Newest first, by limit and offset or by a cursor, which does not slip when jobs arrive."""
     before = from_cursor(query.cursor)
     with call.read() as tx:
-        found = listing.page(tx, call.tenant_id, where(query), query.limit, query.offset, before)
+        found = listing.page(tx, call.tenant_id, where(query, call.principal.keys), query.limit, query.offset, before)
         ids = {row["definition_id"]: UUID(row["definition_id"]) for row in found if row["definition_id"]}
         marks = marks_for(tx, ids.values())
     more = cursor_of(UUID(found[-1]["id"])) if len(found) == query.limit else None
