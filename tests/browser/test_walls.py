@@ -89,7 +89,7 @@ def test_a_super_admin_acts_for_a_tenant(browser: Browser, shop: Tenant) -> None
         dialog = page.get_by_role("dialog")
         dialog.get_by_label("Label").fill("ann")
         dialog.get_by_label("Role").select_option("operator")
-        dialog.get_by_role("button", name="Make the token").click()
+        dialog.get_by_role("button", name="Create the token").click()
         token = dialog.locator("code").inner_text()
         dialog.get_by_role("button", name="Done").click()
         assert shop.site.api(token).get("/session")["role"] == "operator"
@@ -112,3 +112,19 @@ def test_the_policy_allows_nothing_inline(page: Page, shop: Tenant) -> None:
     expect(page.get_by_role("heading", name="Overview")).to_be_visible()
     assert requests
     assert [each for each in requests if not each.startswith(shop.site.address)] == []
+
+
+def test_one_sees_ones_sessions_and_signs_out_everywhere(browser: Browser, shop: Tenant) -> None:
+    token = shop.site.token(shop.slug, "operator")
+    with watched(browser) as page, watched(browser) as other:
+        for each in (page, other):
+            sign_in(each, shop.site.address, token)
+            each.goto(shop.address("overview"))
+        page.get_by_role("button", name="Account").click()
+        page.get_by_role("menuitem", name="Your sessions").click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog.get_by_text("this one")).to_be_visible()
+        dialog.get_by_role("button", name="Sign out everywhere").click()
+        expect(page.get_by_label("API token")).to_be_visible()
+        other.reload()
+        expect(other.get_by_label("API token")).to_be_visible()

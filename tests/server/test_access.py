@@ -255,6 +255,11 @@ def test_a_jwt_of_the_right_issuer_is_a_principal(url: str, loop: Loop, tmp_path
 
         assert status(good) == 200
         assert status({**good, "role": "worker"}) == 403
+        end = datetime.now(UTC).replace(microsecond=0) + timedelta(minutes=5)
+        admin = jwt.encode({**good, "role": "tenant_admin", "exp": end}, private, "ES256", headers={"kid": "k1"})
+        made = world.bare(Authorization=f"Bearer {admin}").post("/api/v1/tokens", json={"role": "viewer", "label": "v"})
+        assert made.status_code == 201, made.text
+        assert datetime.fromisoformat(made.json()["expires_at"]) == end  # it ends with the JWT that created it
         stranger = ec.generate_private_key(ec.SECP256R1())
         assert status(good, stranger) == 401
         assert status(good, "a secret that is long enough for HMAC", "HS256") == 401

@@ -200,3 +200,24 @@ def test_a_client_with_other_options_has_connections_of_its_own() -> None:
         assert (other.timeout, other.retries, client.timeout, client.retries) == (2, 0, 30.0, 3)
         assert other.headers == client.headers
         assert other._http is not client._http
+
+
+def test_tokens_and_sessions_by_the_client(world: World) -> None:
+    with client_of(world, "tenant_admin") as client:
+        made = client.create_tenant_token("tenant_admin", "ann", scopes=["tokens:write", "tokens:read"])
+        assert made.token is not None
+        with Client("http://penstock.test", made.token, transport=Transport(world.app, world.loop)) as ann:
+            child = ann.create_tenant_token("viewer", "bob")
+            assert (child.parent_id, child.scopes) == (made.id, ["tokens:read", "tokens:write"])
+            with pytest.raises(ApiError) as refused:
+                ann.jobs()
+            assert (refused.value.status, refused.value.code) == (403, "scope_missing")
+        assert client.token(made.id).descendants == 1
+        assert {each.id for each in client.tokens(limit=10).items} >= {made.id, child.id}
+        rotated = client.rotate_token(made.id, overlap_seconds=0)
+        assert (rotated.id, rotated.token == made.token) == (made.id, False)
+        assert client.sessions().items == []
+        assert client.sign_out_everywhere().ended == client.sign_out_token(made.id).ended == 0
+        assert client.revoke_token(made.id).revoked_tokens == 2
+    with client_of(world, "super_admin") as operator:
+        assert operator.token(made.id, everyone=True).revoked_at is not None

@@ -121,6 +121,20 @@ def test_a_person_has_the_role_that_the_provider_said_last(world: World) -> None
     assert page.get("/api/v1/session").json()["role"] == "viewer"
 
 
+def test_tokens_that_a_person_created_end_when_the_provider_takes_the_role_away(world: World) -> None:
+    ground = world.penstock.ground
+    opened = sign_in_person(ground, ann(world, Role.TENANT_ADMIN), Visit(3600))
+    page = world.bare(Cookie=f"penstock_session={opened.secret}", X_CSRF_Token=opened.csrf_token)
+    made = page.post("/api/v1/tokens", json={"role": "operator", "label": "robot"}).json()
+    assert made["parent_id"] == str(opened.principal.id)
+    robot = world.bare(Authorization=f"Bearer {made['token']}")
+    sign_in_person(ground, ann(world, Role.TENANT_ADMIN), Visit(3600))
+    assert robot.get("/api/v1/jobs").status_code == 200
+    sign_in_person(ground, ann(world, Role.OPERATOR), Visit(3600))
+    world.app.state.gate.forget()
+    assert robot.get("/api/v1/jobs").status_code == 401
+
+
 def test_what_a_person_no_longer_has_at_the_provider_ends_here(world: World) -> None:
     ground = world.penstock.ground
     everywhere = sign_in_person(ground, ann(world, Role.SUPER_ADMIN, None), Visit(3600))

@@ -1,19 +1,20 @@
 import { useQuery } from "@tanstack/react-query";
 import {
   Boxes, Building2, CalendarClock, ChartNoAxesCombined, ChevronsUpDown, CircleUserRound, Clock3, KeyRound, Keyboard, Layers, ListChecks, LogOut, Menu as MenuIcon,
-  MonitorCog, Moon, ScrollText, Sun, Waypoints, Webhook,
+  MonitorCog, MonitorSmartphone, Moon, ScrollText, Sun, Waypoints, Webhook,
 } from "lucide-react";
 import { useEffect, useState } from "react";
 import { Navigate, NavLink, Outlet, useLocation, useNavigate } from "react-router";
 
 import { LiveProvider, useLiveState } from "./api/live";
-import { useMay, useScope, useSession, useSignOut } from "./api/session";
+import { useIdleEnd, useMay, useScope, useSession, useSignOut } from "./api/session";
 import { apiFor, type Need, taken } from "./api/client";
 import css from "./layout.module.css";
 import { useKeys } from "./lib/keys";
 import { useTheme } from "./lib/theme";
 import { offset, viewerZone } from "./lib/time";
 import { useZone, ZoneProvider } from "./lib/zone";
+import { Sessions } from "./screens/sessions";
 import { Button, IconButton } from "./ui/button";
 import { Dialog, Menu, useTell } from "./ui/float";
 import { Mark } from "./ui/mark";
@@ -216,18 +217,26 @@ function Account() {
   const session = useSession();
   const signOut = useSignOut();
   const tell = useTell();
+  const [sessions, setSessions] = useState(false);
+  useIdleEnd(session.idle_seconds, signOut);
   return (
-    <Menu
-      heading={
-        <>
-          <Line length={60}>{session.label}</Line>
-          <br />
-          {session.role.replace("_", " ")}
-        </>
-      }
-      trigger={<IconButton label="Account" icon={<CircleUserRound size={18} />} />}
-      items={[{ label: "Sign out", icon: <LogOut size={15} />, run: () => void signOut().catch(tell.failed) }]}
-    />
+    <>
+      <Menu
+        heading={
+          <>
+            <Line length={60}>{session.label}</Line>
+            <br />
+            {session.role.replace("_", " ")}
+          </>
+        }
+        trigger={<IconButton label="Account" icon={<CircleUserRound size={18} />} />}
+        items={[
+          { label: "Your sessions", icon: <MonitorSmartphone size={15} />, run: () => setSessions(true) },
+          { label: "Sign out", icon: <LogOut size={15} />, run: () => void signOut().catch(tell.failed) },
+        ]}
+      />
+      {sessions && <Sessions onClose={() => setSessions(false)} />}
+    </>
   );
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
@@ -136,8 +137,8 @@ def revoke(
     """End a token, every token that came from it, and the sessions opened with them."""
     with open_app(database_url) as made:
         _, descendants = access.get_token(made.ground, _id(id))
-        if descendants and not yes and not typer.confirm(f"{descendants} tokens that came from it end, too. Go on?"):
-            raise typer.Exit(1)
+        if descendants and not yes:
+            _confirm(f"Tokens that came from it and end, too: {descendants}.")
         gone = access.revoke_token(made.ground, _id(id))
     if as_json:
         print_json({**told(gone.principal), "revoked_tokens": gone.tokens, "ended_sessions": gone.sessions})
@@ -146,6 +147,14 @@ def revoke(
     out().print(
         f"{who.label} ({who.id}) is revoked. Tokens that ended: {gone.tokens}; sessions: {gone.sessions}.", markup=False
     )
+
+
+def _confirm(warning: str) -> None:
+    """Ask a person; tell a script how to say yes."""
+    if not sys.stdin.isatty():
+        raise InvalidInput(f"{warning} Give --yes to revoke them all.")
+    if not typer.confirm(f"{warning} Go on?"):
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -1,5 +1,5 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { createContext, type ReactNode, useCallback, useContext, useMemo } from "react";
+import { createContext, type ReactNode, useCallback, useContext, useEffect, useMemo, useRef } from "react";
 import { useParams } from "react-router";
 
 import { type Api, apiFor, type Need, remember, type Session, taken } from "./client";
@@ -37,6 +37,32 @@ export function useSignOut() {
     queries.setQueryData(SESSION, null);
     queries.removeQueries({ predicate: (query) => query.queryKey[0] !== SESSION[0] });
   };
+}
+
+const USE = ["pointerdown", "keydown", "wheel"] as const;
+
+/** Signs out when nobody has used the page for this long. What the page asks for by itself does not count as use. */
+export function useIdleEnd(seconds: number | null | undefined, end: () => Promise<void>) {
+  const latest = useRef(end);
+  latest.current = end;
+  useEffect(() => {
+    if (!seconds) return;
+    let used = Date.now();
+    const note = () => {
+      used = Date.now();
+    };
+    for (const each of USE) window.addEventListener(each, note, { passive: true });
+    const timer = window.setInterval(
+      () => {
+        if (Date.now() - used >= seconds * 1000) void latest.current().catch(() => undefined);
+      },
+      Math.min(30_000, seconds * 250),
+    );
+    return () => {
+      window.clearInterval(timer);
+      for (const each of USE) window.removeEventListener(each, note);
+    };
+  }, [seconds]);
 }
 
 const Context = createContext<Session | null>(null);
