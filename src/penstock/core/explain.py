@@ -166,6 +166,9 @@ _ALL = (
     ("idempotency_key_reused", "This `Idempotency-Key` was used for another request.",
      "Use a new key for a new request; the same key is for the same request, sent again.", "reference/http.md"),
     ("too_many_streams", "Too many live streams are open.", "Close one, or ask again later; the limit is a setting.", "reference/settings.md"),
+    ("too_many_waits", "Too many requests of this token or tenant wait already, for a job to claim or for a reservation. Nothing was taken.",
+     "Claim more jobs with one request (`limit`), or ask again after `Retry-After`; the limits are the settings `waits_per_token` and "
+     "`waits_per_tenant`.", "reference/settings.md"),
     ("rate_limited", "Too many requests from this token or address.", "Wait for as long as `Retry-After` says.", "reference/settings.md"),
     ("internal_error", "Something broke that should not have. Nothing is known to have changed.",
      "Report it, with the X-Request-ID, the log line of that id, and what `penstock doctor` says.", "service/index.md"),

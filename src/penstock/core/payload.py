@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -18,6 +17,7 @@ import jsonschema_rs
 from penstock.core.cipher import readable
 from penstock.core.errors import Fault, InvalidInput, InvalidPayload
 from penstock.core.marks import Marks, marks_of_schema
+from penstock.core.outside import outside, outside_if_large
 from penstock.core.redact import is_secret_name, secrets_in
 from penstock.core.schema_cost import Cost, size_of
 
@@ -25,6 +25,7 @@ MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 64
 MAX_SCHEMA_BYTES = 64 * 1024
 MAX_SCHEMA_NODES = 2_000
+MAX_COMPILED = 1024
 MAX_INT = 2**63 - 1
 
 USUAL_DEPTH = 8
@@ -106,15 +107,19 @@ def _check_text(text: str, path: str, faults: list[Fault]) -> None:
 
 def storable(value: Any) -> Any:
     """What a job said, such that both databases can hold it: its words must never keep its run from being closed."""
+    return outside_if_large("storable", value, lambda: _storable(value))
+
+
+def _storable(value: Any) -> Any:
     if isinstance(value, str):
         return value.replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()
     if isinstance(value, Mapping):
-        return {storable(str(key)): storable(item) for key, item in value.items()}
+        return {_storable(str(key)): _storable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [storable(item) for item in value]
+        return [_storable(item) for item in value]
     if value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
         return value
-    return storable(str(value))
+    return _storable(str(value))
 
 
 def merge(defaults: JsonObject, given: JsonObject) -> dict[str, Any]:
@@ -134,10 +139,25 @@ Validator = Callable[[Any], list[Fault]]
 def compile_schema(schema: JsonObject) -> Validator:
     """A validator for `schema`; raises InvalidInput if the schema itself is not acceptable."""
     require_object("arg_schema", schema)
-    return _compile(plain("arg_schema", schema))
+    try:
+        known = _compiled.get(dumps(schema))
+    except (TypeError, ValueError, RecursionError):
+        known = None  # told below
+    return outside("compile", schema, lambda: _remembered(plain("arg_schema", schema))) if known is None else known
 
 
-@lru_cache(maxsize=1024)
+_compiled: dict[str, Validator] = {}
+"""The latest schemas, by their text."""
+
+
+def _remembered(text: str) -> Validator:
+    made = _compile(text)
+    if len(_compiled) >= MAX_COMPILED:
+        _compiled.clear()
+    _compiled[text] = made
+    return made
+
+
 def _compile(text: str) -> Validator:
     schema = json.loads(text)
     if not schema:

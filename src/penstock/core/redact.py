@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import quote, quote_plus
 
 from penstock.core.errors import InvalidInput
+from penstock.core.outside import outside_if_large
 
 MASK = "***"
 MIN_SECRET = 6
@@ -103,7 +104,7 @@ def is_secret_name(name: str) -> bool:
 
 def secrets_in(value: Any) -> list[str]:
     """The texts that stand under keys named like secrets, at any depth."""
-    return list(_secrets(value, False))
+    return outside_if_large("secrets", value, lambda: list(_secrets(value, False)))
 
 
 def _secrets(value: Any, hidden: bool) -> Iterator[str]:
@@ -181,18 +182,21 @@ class Redactor:
 
     def redact_json(self, value: Any) -> Any:
         """A copy with everything under secret-like keys masked, and every text redacted."""
+        return outside_if_large(("redact", self.secrets, self.patterns), value, lambda: self._redact_json(value))
+
+    def _redact_json(self, value: Any) -> Any:
         if isinstance(value, Mapping):
             paired = _is_secret_pair(value)
             return {
                 key: _masked(key, item)
                 if (isinstance(key, str) and is_secret_name(key)) or (paired and key in _VALUES)
-                else self.redact_json(item)
+                else self._redact_json(item)
                 for key, item in value.items()
             }
         if isinstance(value, list | tuple):
             if _is_secret_tuple(value):
                 return [value[0], MASK]
-            return [self.redact_json(item) for item in value]
+            return [self._redact_json(item) for item in value]
         if isinstance(value, str):
             # A value that is the secret and nothing else is known by that, however short it is
             return MASK if value in self.secrets and len(value) >= MIN_WHOLE else self.redact_text(value)
@@ -236,12 +240,16 @@ class Redactor:
 
 def unmasked(given: Any, stored: Any) -> Any:
     """Return `given` with the values that were shown masked, and came back masked, as they are stored."""
+    return outside_if_large("unmasked", (given, stored), lambda: _unmasked(given, stored))
+
+
+def _unmasked(given: Any, stored: Any) -> Any:
     if given == MASK:
         return stored if stored is not None else given
     if isinstance(given, dict) and isinstance(stored, Mapping):
-        return {key: unmasked(value, stored.get(key)) for key, value in given.items()}
+        return {key: _unmasked(value, stored.get(key)) for key, value in given.items()}
     if isinstance(given, list) and isinstance(stored, list | tuple) and len(given) == len(stored):
-        return [unmasked(value, old) for value, old in zip(given, stored, strict=True)]
+        return [_unmasked(value, old) for value, old in zip(given, stored, strict=True)]
     return given
 
 

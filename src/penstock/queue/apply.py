@@ -10,6 +10,7 @@ from penstock.core.errors import InvalidInput
 from penstock.core.marks import marks_of_schema
 from penstock.core.masking import hidden_params
 from penstock.core.nouns import Definition
+from penstock.core.outside import Missing
 from penstock.core.redact import redact_schema
 from penstock.core.wire.definitions import Action, Applied, ApplyDefinitions, DefinitionDiff, FieldChange
 from penstock.queue import define
@@ -48,14 +49,17 @@ def apply_definitions(ground: Ground, tx: Tx, wanted: ApplyDefinitions) -> Appli
 def _apply(ground: Ground, tx: Tx, wanted: ApplyDefinitions) -> list[DefinitionDiff]:
     found = []
     kept: dict[str | None, set[str]] = {}
+    missing = Missing()
     for each in wanted.definitions:
         owner = _owner(ground, tx, each.tenant)
         kept.setdefault(each.tenant, set()).add(each.key)
-        before = definitions.owned(tx, owner, each.key)
-        after = define.define(ground, owner, each.key, **each.values())
-        changes = _changes(before, after)
-        action: Action = "created" if before is None else ("changed" if changes else "unchanged")
-        found.append(DefinitionDiff(key=each.key, tenant=each.tenant, action=action, changes=changes))
+        with missing.gathering():
+            before = definitions.owned(tx, owner, each.key)
+            after = define.define(ground, owner, each.key, **each.values())
+            changes = _changes(before, after)
+            action: Action = "created" if before is None else ("changed" if changes else "unchanged")
+            found.append(DefinitionDiff(key=each.key, tenant=each.tenant, action=action, changes=changes))
+    missing.check()
     if wanted.archive_others:
         for tenant, keys in (kept or {None: set()}).items():
             owner = _owner(ground, tx, tenant)

@@ -14,6 +14,7 @@ from penstock.core.cipher import readable
 from penstock.core.decide import RetryPolicy
 from penstock.core.errors import Conflict, InvalidInput, NotFound, UnknownDefinition
 from penstock.core.nouns import Definition, Tenant
+from penstock.core.outside import in_transaction, outside_if_large, preparing
 from penstock.core.payload import compile_schema, plain, require_object
 from penstock.core.status import RetryMode, one_of
 from penstock.queue.ground import Ground
@@ -34,7 +35,10 @@ def define(ground: Ground, tenant_id: UUID | None, key: str, **given: Any) -> De
     """Create a definition or change it to what is given; what is not given keeps its value, or has its default.
 
     `tenant_id` None offers it to every tenant."""
-    return _define_on(ground, ground.db, tenant_id, key, given)
+    with preparing():
+        if not in_transaction():
+            checked(given)
+        return _define_on(ground, ground.db, tenant_id, key, given)
 
 
 def _define_on(ground: Ground, db: Database, tenant_id: UUID | None, key: str, given: Mapping[str, Any]) -> Definition:
@@ -80,7 +84,7 @@ def ensure(ground: Ground, key: str, given: Mapping[str, Any], connection: Any =
 def _stands(ground: Ground, tx: Tx, key: str, given: Mapping[str, Any]) -> bool:
     """Whether the database says what the program says."""
     found = definitions.owned(tx, None, key)
-    if found is None or _changes(found, _checked(given)):
+    if found is None or _changes(found, checked(given)):
         return False
     ground.known_queues.add(found.queue)
     return True
@@ -96,7 +100,7 @@ def _changes(found: Definition, values: Mapping[str, Any]) -> dict[str, Any]:
 def define_in(ground: Ground, tx: Tx, tenant_id: UUID | None, key: str, **given: Any) -> Definition:
     """`define` in a transaction under way."""
     check.text("key", key)
-    values = _checked(given)
+    values = checked(given)
     if tenant_id is not None and "priority" in values:
         ground.bounds(tenant_id, tx).require_priority(values["priority"])
     found = definitions.owned(tx, tenant_id, key)
@@ -133,7 +137,8 @@ def _as_stored(value: Any) -> Any:
     return value.as_dict() if isinstance(value, RetryPolicy) else value
 
 
-def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
+def checked(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a definition, each checked; its schema is compiled."""
     values = dict(given)
     unknown = set(values) - {
         "description", "runner", "queue", "arg_schema", "default_params", "timeout_seconds", "max_attempts", "retry_mode",
@@ -150,7 +155,8 @@ def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
         compile_schema(values["arg_schema"])
     if "default_params" in values:
         require_object("default_params", values["default_params"])
-        plain("default_params", values["default_params"])
+        defaults = values["default_params"]
+        outside_if_large("default_params", defaults, lambda: plain("default_params", defaults))
     if "timeout_seconds" in values:
         check.integer("timeout_seconds", values["timeout_seconds"], 1, 365 * 86400)
     if "max_attempts" in values:

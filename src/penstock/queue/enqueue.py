@@ -6,21 +6,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from penstock.core import check
 from penstock.core.caller import OWN, joins
 from penstock.core.clock import require_aware
-from penstock.core.errors import Conflict, QuotaExceeded, UnknownTenant
+from penstock.core.errors import Conflict, InvalidInput, InvalidPayload, QuotaExceeded, UnknownTenant
 from penstock.core.ids import new_id
 from penstock.core.nouns import Definition, Job
+from penstock.core.outside import outside, preparing
 from penstock.core.payload import Validator, dumps, merge, plain, require_object, validate
 from penstock.core.quota import FREE
 from penstock.core.status import RetryMode, Source, one_of
 from penstock.queue import bounds
 from penstock.queue.ground import Ground
-from penstock.store import jobs, rows, tenants
+from penstock.store import definitions, jobs, rows, tenants
 from penstock.store.database import Tx
 from penstock.store.hot import Alike, NewJob
 from penstock.store.unit import savepoint
@@ -79,7 +81,7 @@ DEFAULTS = Options()
 
 def prepare(
     ground: Ground,
-    tx: Tx,
+    tx: Tx | None,
     tenant_id: UUID,
     key: str,
     given: Mapping[str, Any],
@@ -87,7 +89,10 @@ def prepare(
     *,
     fresh: bool = False,
 ) -> NewJob:
-    """A job ready to be written: defaults merged, params checked. Nothing is written if this raises."""
+    """A job ready to be written: defaults merged, params checked. Nothing is written if this raises.
+
+    Without `tx` the definition is looked up by a short read of its own, and no transaction is open while the params are
+    checked. That is the way to prepare; with `tx` it is for what turned out otherwise in the transaction that writes."""
     check.text("key", key)
     if options.queue is not None or options.adhoc:
         ground.require_queue(tx, options.queue or ground.config.default_queue)
@@ -105,6 +110,11 @@ def _checked(
 def _text_of(key: str, given: Mapping[str, Any], definition: Definition, validator: Validator) -> str:
     """The params as they are stored: with the defaults, checked."""
     require_object("params", given)
+    name = ("params", definition.id, definition.version)
+    return outside(name, given, lambda: _check_text(key, given, definition, validator))
+
+
+def _check_text(key: str, given: Mapping[str, Any], definition: Definition, validator: Validator) -> str:
     params = merge(definition.default_params, given) if definition.default_params else given
     text = plain("params", params)
     validate(key, validator, params)
@@ -154,16 +164,35 @@ def enqueue(
     """One job. With a dedupe key that an active job has, the answer is that job."""
     options = options.checked()
     if joins(connection):
-        with ground.db.joined(connection) as tx:
-            return enqueue_in(ground, tx, tenant_id, key, params, options)
+        with preparing():
+            ready = _before_joining(ground, tenant_id, key, params, options)
+            with ground.db.joined(connection) as tx:
+                return enqueue_in(ground, tx, tenant_id, key, params, options, ready)
     # Ids are chosen here, once: if the reply to COMMIT is lost, writing again finds the same id and changes nothing.
     first: list[NewJob] = []
     job = _enqueue_at_once(ground, tenant_id, key, params, options, first)
     if job is None:
+        if not first:
+            first.append(prepare(ground, None, tenant_id, key, params, options))
         job = ground.db.transact(
             lambda tx: enqueue_in(ground, tx, tenant_id, key, params, options, first), retry_disconnects=True
         )
     return job
+
+
+def _before_joining(
+    ground: Ground, tenant_id: UUID, key: str, params: Mapping[str, Any], options: Options
+) -> list[NewJob]:
+    """The job, prepared before the caller's transaction is joined: on SQLite that may take the write lock. Empty if the
+    definition is not there; it may still be there in the caller's transaction. Elsewhere no lock is taken before the job is
+    written, and nothing is read beside the caller's transaction: every connection of its pool may be in use."""
+    if ground.db.dialect.many_writers and ground.remembered(tenant_id, key) is None:
+        return []
+    try:
+        return [prepare(ground, None, tenant_id, key, params, options)]
+    except InvalidInput:
+        ground.forget_definition(tenant_id, key)
+        return []  # raised again, unless the caller's transaction has another version of the definition
 
 
 def _enqueue_at_once(
@@ -257,70 +286,113 @@ def enqueue_many(
     ids = [new_id() for _ in given]
     if not given:
         return ids
+    wanted = Many(tenant_id, key, given, options, ids)
     if joins(connection):
+        ready = _many_before_joining(ground, wanted)
         with ground.db.joined(connection) as tx:
             bounds.admit(ground, tx, tenant_id, len(ids), options.priority)
-            _many_in(ground, tx, tenant_id, key, given, options, ids)
-        return ids
-    bounds.admit(ground, None, tenant_id, len(ids), options.priority)
-    tried: list[bool] = []
-
-    def work(tx: Tx) -> None:
-        if tried and jobs.get(tx, tenant_id, ids[0]) is not None:
-            return  # an earlier try was committed after all, and with the first all of them
-        tried.append(True)
-        _many_in(ground, tx, tenant_id, key, given, options, ids)
-
-    ground.db.transact(work, retry_disconnects=True)
+            _many_joined(ground, tx, wanted, ready)
+    else:
+        bounds.admit(ground, None, tenant_id, len(ids), options.priority)
+        _many_alone(ground, wanted)
     return ids
 
 
+@dataclass(frozen=True, slots=True)
+class Many:
+    """What `enqueue_many` was called with, and the ids that the jobs get."""
+
+    tenant_id: UUID
+    key: str
+    given: Sequence[Mapping[str, Any]]
+    options: Options
+    ids: Sequence[UUID]
+
+    def kept_changing(self) -> Conflict:
+        return Conflict(f"The definition {self.key!r} kept changing; none of its jobs was enqueued. Try again.")
+
+
 class _Changed(Exception):
-    """The definition changed between two chunks."""
+    """The definition changed since the params were checked."""
 
 
-def _many_in(
-    ground: Ground,
-    tx: Tx,
-    tenant_id: UUID,
-    key: str,
-    given: Sequence[Mapping[str, Any]],
-    options: Options,
-    ids: Sequence[UUID],
-) -> None:
-    """Write all of them or none. If the definition changes meanwhile, as in a rolling deploy, begin again with what it says now."""
-    at_once = len(given) <= BULK  # one statement, which writes all or none by itself
+def _many_alone(ground: Ground, wanted: Many) -> None:
+    """Write all of them or none, in a transaction of our own. If the definition changed since the params were checked, as in a
+    rolling deploy, leave the transaction and check them again."""
+    tried: list[bool] = []
+
+    def work(tx: Tx, ready: Alike) -> None:
+        if tried and jobs.get(tx, wanted.tenant_id, wanted.ids[0]) is not None:
+            return  # an earlier try was committed after all, and with the first all of them
+        tried.append(True)
+        _write_chunks(tx, ready)
+
     for attempt in range(TRIES):
+        ready = _prepare_many(ground, None, wanted, fresh=attempt > 0)
         try:
-            with nullcontext() if at_once else savepoint(tx):
-                first = prepare(ground, tx, tenant_id, key, given[0], options, fresh=attempt > 0)
-                _write_chunks(ground, tx, key, given, options, first, ids)
+            ground.db.transact(partial(work, ready=ready), retry_disconnects=True)
             return
         except _Changed:
-            _require_active(tx, tenant_id)
-    raise Conflict(f"The definition {key!r} kept changing; none of its jobs was enqueued. Try again.")
+            with ground.db.read() as tx:
+                _require_active(tx, wanted.tenant_id)
+    raise wanted.kept_changing()
 
 
-def _write_chunks(
-    ground: Ground,
-    tx: Tx,
-    key: str,
-    given: Sequence[Mapping[str, Any]],
-    options: Options,
-    first: NewJob,
-    ids: Sequence[UUID],
-) -> None:
-    for start in range(0, len(given), BULK):
-        chunk = given[start : start + BULK]
-        texts = _checked_params(ground, tx, first.tenant_id, key, chunk, options)
-        if jobs.insert_alike(tx, Alike(first, ids[start : start + BULK], texts)) < len(chunk):
-            raise _Changed
+def _many_before_joining(ground: Ground, wanted: Many) -> Alike | InvalidPayload | None:
+    """As `_before_joining`, for many."""
+    if ground.db.dialect.many_writers and ground.remembered(wanted.tenant_id, wanted.key) is None:
+        return None
+    try:
+        return _prepare_many(ground, None, wanted)
+    except InvalidPayload as error:
+        return error
+    except InvalidInput:
+        return None
 
 
-def _checked_params(
-    ground: Ground, tx: Tx, tenant_id: UUID, key: str, many: Sequence[Mapping[str, Any]], options: Options
-) -> list[str]:
+def _many_joined(ground: Ground, tx: Tx, wanted: Many, ready: Alike | InvalidPayload | None) -> None:
+    """Write all of them or none, in the caller's transaction. That is the caller's to end: what changed is checked in it."""
+    if isinstance(ready, InvalidPayload):
+        _raise_if_still_so(ground, tx, wanted, ready)
+        ready = None
+    for attempt in range(TRIES):
+        if ready is None:
+            ready = _prepare_many(ground, tx, wanted, fresh=attempt > 0)
+        try:
+            # One chunk is one statement, which writes all or none by itself.
+            with nullcontext() if len(wanted.ids) <= BULK else savepoint(tx):
+                _write_chunks(tx, ready)
+            return
+        except _Changed:
+            _require_active(tx, wanted.tenant_id)
+            ready = None
+    raise wanted.kept_changing()
+
+
+def _raise_if_still_so(ground: Ground, tx: Tx, wanted: Many, error: InvalidPayload) -> None:
+    """Raise what was found before the caller's transaction was joined, unless that has another version of the definition."""
+    checked = ground.remembered(wanted.tenant_id, wanted.key)
+    now = definitions.by_key(tx, wanted.tenant_id, wanted.key)
+    if checked is None or now is None or (checked[0].id, checked[0].version) == (now.id, now.version):
+        raise error
+    ground.forget_definition(wanted.tenant_id, wanted.key)
+
+
+def _prepare_many(ground: Ground, tx: Tx | None, wanted: Many, *, fresh: bool = False) -> Alike:
+    """Check the params of all of them."""
+    key, options = wanted.key, wanted.options
+    first = prepare(ground, tx, wanted.tenant_id, key, wanted.given[0], options, fresh=fresh)
     if options.adhoc:
-        return [plain("params", require_object("params", given)) for given in many]
-    definition, validator = ground.definition(tx, tenant_id, key)
-    return [_text_of(key, given, definition, validator) for given in many]
+        texts = [plain("params", require_object("params", given)) for given in wanted.given]
+    else:
+        definition, validator = ground.definition(tx, wanted.tenant_id, key)
+        texts = [_text_of(key, given, definition, validator) for given in wanted.given]
+        first = _new_job(wanted.tenant_id, definition, texts[0], options)
+    return Alike(first, wanted.ids, texts)
+
+
+def _write_chunks(tx: Tx, ready: Alike) -> None:
+    for start in range(0, len(ready.ids), BULK):
+        ids, texts = ready.ids[start : start + BULK], ready.params[start : start + BULK]
+        if jobs.insert_alike(tx, Alike(ready.first, ids, texts)) < len(ids):
+            raise _Changed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -129,11 +130,12 @@ class Ground:
         self._tenants.setdefault("default", DEFAULT_TENANT_ID)
         self._definitions.clear()
 
-    def require_queue(self, tx: Tx, name: str) -> None:
+    def require_queue(self, tx: Tx | None, name: str) -> None:
         """Raise unless the queue exists: jobs in a queue whose name was mistyped would wait forever."""
         if name in self.known_queues:
             return
-        found = queues.names(tx)
+        with self._reading(tx) as reading:
+            found = queues.names(reading)
         if name not in found:
             raise InvalidInput(
                 f"There is no queue {name!r}. A queue is created by a definition that names it, by a worker that serves it, or by "
@@ -145,19 +147,27 @@ class Ground:
     def remembered(self, tenant_id: UUID, key: str) -> tuple[Definition, Validator] | None:
         return self._definitions.get((tenant_id, key))
 
-    def definition(self, tx: Tx, tenant_id: UUID, key: str, *, fresh: bool = False) -> tuple[Definition, Validator]:
+    def definition(
+        self, tx: Tx | None, tenant_id: UUID, key: str, *, fresh: bool = False
+    ) -> tuple[Definition, Validator]:
         """What this tenant means by `key`, and the check of its params. What is remembered is checked again by the
-        statement that writes the job, so it may be old, but never wrong."""
+        statement that writes the job, so it may be old, but never wrong. Without `tx` it is looked up by a short read, and its
+        schema compiled after that."""
         remembered = self.remembered(tenant_id, key)
         if remembered is not None and not fresh:
             return remembered
-        found = definitions.by_key(tx, tenant_id, key)
-        if found is None:
-            raise UnknownDefinition(key, [d.key for d in definitions.visible(tx, tenant_id)])
+        self.forget_definition(tenant_id, key)
+        with self._reading(tx) as reading:
+            found = definitions.by_key(reading, tenant_id, key)
+            if found is None:
+                raise UnknownDefinition(key, [d.key for d in definitions.visible(reading, tenant_id)])
         if not found.is_active:
             raise DefinitionArchived(key)
-        self._definitions[tenant_id, key] = found, self.validator_of(found)
-        return self._definitions[tenant_id, key]
+        known = self._definitions[tenant_id, key] = found, self.validator_of(found)
+        return known
+
+    def _reading(self, tx: Tx | None) -> AbstractContextManager[Tx]:
+        return self.db.read() if tx is None else nullcontext(tx)
 
     def marks(self, tenant_id: UUID, key: str) -> Marks:
         """What the definition's schema marks as secret, as it is remembered: for a job that was just written by it."""
@@ -168,6 +178,9 @@ class Ground:
         """The check of its params: by its schema, then by the command that runs it, where the commands file is known."""
         schema, command = compile_schema(definition.arg_schema), self.command_checks.get(definition.key)
         return schema if command is None else lambda params: schema(params) or command(params)
+
+    def forget_definition(self, tenant_id: UUID, key: str) -> None:
+        self._definitions.pop((tenant_id, key), None)
 
     def forget_definitions(self) -> None:
         self._definitions.clear()

@@ -13,6 +13,7 @@ from penstock.core.errors import Conflict, InvalidInput, NotFound
 from penstock.core.groups import MODES, ON_FAILURE, derive
 from penstock.core.ids import new_id
 from penstock.core.nouns import Group
+from penstock.core.outside import Missing, in_transaction, preparing
 from penstock.core.status import TERMINAL, one_of
 from penstock.queue import bounds
 from penstock.queue.cancel import cancel_in
@@ -20,6 +21,7 @@ from penstock.queue.enqueue import DEFAULTS, TRIES, Options, prepare
 from penstock.queue.ground import Ground
 from penstock.store import groups, jobs
 from penstock.store.database import Tx
+from penstock.store.hot import NewJob
 from penstock.store.unit import savepoint
 
 Member = tuple[str, Mapping[str, Any]]
@@ -58,24 +60,50 @@ def create(
         raise Conflict("The definitions of the group's jobs kept changing; none of them was enqueued. Try again.")
 
     def write(tx: Tx, fresh: bool) -> None:
-        new = []
-        for number, (key, params) in enumerate(members, start=1):
-            waits = mode == "sequential" and number > 1
-            new.append(
-                prepare(
-                    ground, tx, tenant_id, key, params,
-                    replace(options, group_id=group_id, group_position=number, waits_for_group=waits, dedupe_key=None),
-                    fresh=fresh,
-                )
-            )  # fmt: skip
+        new = _jobs_of(ground, tx, tenant_id, group_id, members, mode, options, fresh)
         groups.add(tx, tenant_id, group_id, mode, on_failure, label, options.created_by)
         if len(jobs.insert(tx, new)) != len(new):
             raise _Changed
 
-    if joins(connection):
-        with ground.db.joined(connection) as tx:
-            return work(tx)
-    return ground.db.transact(work, retry_disconnects=True)
+    with preparing():
+        if joins(connection):
+            if not ground.db.dialect.many_writers:
+                try:
+                    prepare_members(ground, tenant_id, members, options)
+                except InvalidInput:  # raised again, unless the caller's transaction has other definitions
+                    ground.forget_definitions()
+            with ground.db.joined(connection) as tx:
+                return work(tx)
+        if not in_transaction():
+            prepare_members(ground, tenant_id, members, options)
+        return ground.db.transact(work, retry_disconnects=True)
+
+
+def prepare_members(ground: Ground, tenant_id: UUID, members: Sequence[Member], options: Options = DEFAULTS) -> None:
+    """Check the params of every member before the transaction that writes the group."""
+    for key, params in members:
+        prepare(ground, None, tenant_id, key, params, options)
+
+
+def _jobs_of(
+    ground: Ground,
+    tx: Tx,
+    tenant_id: UUID,
+    group_id: UUID,
+    members: Sequence[Member],
+    mode: str,
+    options: Options,
+    fresh: bool,
+) -> list[NewJob]:
+    new, missing, looked_up = [], Missing(), set[str]()
+    for number, (key, params) in enumerate(members, start=1):
+        waits = mode == "sequential" and number > 1
+        place = replace(options, group_id=group_id, group_position=number, waits_for_group=waits, dedupe_key=None)
+        with missing.gathering():
+            new.append(prepare(ground, tx, tenant_id, key, params, place, fresh=fresh and key not in looked_up))
+            looked_up.add(key)
+    missing.check()
+    return new
 
 
 class _Changed(Exception):

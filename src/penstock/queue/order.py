@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -11,7 +12,8 @@ from penstock.core import check, status
 from penstock.core.check import UNSET, Unset
 from penstock.core.clock import require_aware
 from penstock.core.errors import InvalidInput, NotFound
-from penstock.core.nouns import Job
+from penstock.core.nouns import Definition, Job
+from penstock.core.outside import in_transaction, outside, preparing
 from penstock.core.payload import merge, plain, require_object, validate
 from penstock.core.position import GAP, place
 from penstock.core.status import JobStatus, WaitsFor, one_of
@@ -50,7 +52,20 @@ def update(
         assert changed is not None
         return changed
 
-    return ground.db.transact(work)
+    with preparing():
+        if params is not None and not in_transaction():
+            prepare_update(ground, tenant_id, job_id, params)
+        return ground.db.transact(work)
+
+
+def prepare_update(ground: Ground, tenant_id: UUID, job_id: UUID, params: Mapping[str, Any]) -> None:
+    """Check a job's new params before the transaction that writes them."""
+    with ground.db.read() as tx:
+        job = jobs.get(tx, tenant_id, job_id)
+        definition = _definition(tx, job) if job is not None else None
+    if job is not None:
+        with suppress(InvalidInput):  # raised again, if the job is one that may be changed
+            _checked_params(ground, job, definition, require_object("params", params))
 
 
 def _changes(
@@ -58,7 +73,7 @@ def _changes(
 ) -> dict[str, Any]:
     values: dict[str, Any] = {}
     if params is not None:
-        values["params"] = _checked_params(ground, tx, job, params)
+        values["params"] = _checked_params(ground, job, _definition(tx, job), require_object("params", params))
         if job.attempt_no > 0:
             jobs.keep_snapshots(tx, job)
     if priority is not None and priority != job.priority:
@@ -103,14 +118,24 @@ def run_now(ground: Ground, tenant_id: UUID, job_id: UUID) -> Job:
     return ground.db.transact(work)
 
 
-def _checked_params(ground: Ground, tx: Tx, job: Job, given: Mapping[str, Any]) -> dict[str, Any]:
-    require_object("params", given)
-    definition = definitions.by_id(tx, job.definition_id) if job.definition_id else None
-    params = merge(definition.default_params if definition else {}, given)
-    plain("params", params)
-    if definition is not None:
-        validate(job.definition_key, ground.validator_of(definition), params)
-    return params
+def _definition(tx: Tx, job: Job) -> Definition | None:
+    return definitions.by_id(tx, job.definition_id) if job.definition_id else None
+
+
+def _checked_params(
+    ground: Ground, job: Job, definition: Definition | None, given: Mapping[str, Any]
+) -> dict[str, Any]:
+    validator = None if definition is None else ground.validator_of(definition)
+    version = None if definition is None else (definition.id, definition.version)
+
+    def compute() -> dict[str, Any]:
+        params = merge(definition.default_params if definition else {}, given)
+        plain("params", params)
+        if validator is not None:
+            validate(job.definition_key, validator, params)
+        return params
+
+    return outside(("changed params", version), given, compute)
 
 
 def move(

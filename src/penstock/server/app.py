@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import anyio.to_thread
@@ -18,6 +19,7 @@ from penstock.queue.access import ensure_bootstrap
 from penstock.server import page, problems
 from penstock.server.audit_log import AuditLog
 from penstock.server.auth import Gate
+from penstock.server.limits import stream_limit
 from penstock.server.live import Hub
 from penstock.server.metrics import Metrics
 from penstock.server.middleware import Edge
@@ -25,7 +27,9 @@ from penstock.server.pipelines import Pipelines
 from penstock.server.readiness import Readiness
 from penstock.server.routes import RESOURCES, health, help, metrics
 from penstock.server.settings import Settings
+from penstock.server.threads import Threads
 from penstock.server.tracing import Traced
+from penstock.server.waits import Places, WaitingRoom
 
 DESCRIPTION = "Durable jobs in your own database: ask for them, see them, steer them."
 
@@ -57,7 +61,6 @@ def create_app(penstock: Penstock, settings: Settings | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        anyio.to_thread.current_default_thread_limiter().total_tokens = chosen.threads
         audit_log.start()
         try:
             yield
@@ -74,7 +77,14 @@ def create_app(penstock: Penstock, settings: Settings | None = None) -> FastAPI:
     app.state.sign_ins = _sign_ins(penstock, chosen)
     app.state.audit_log = audit_log
     app.state.gate.listeners.append(audit_log.outcome)
-    app.state.hub = Hub(penstock.ground, chosen.stream_interval, chosen.stream_limit)
+    app.state.threads = Threads(chosen.threads)
+    app.state.room = WaitingRoom(penstock.db)
+    app.state.waits = Places(
+        chosen.waits_per_token, lambda _: chosen.waits_per_tenant, "too_many_waits", "requests that wait"
+    )
+    streams = partial(stream_limit, penstock.ground, chosen.stream_limit)
+    app.state.streams = Places(None, streams, "too_many_streams", "streams")
+    app.state.hub = Hub(penstock.ground, app.state.room, chosen.stream_interval)
     app.state.metrics = Metrics(penstock.ground, chosen.metrics_tenants, chosen.metrics_series)
     app.state.readiness = Readiness(penstock.db)
     app.state.pipelines = Pipelines(chosen.pipelines)

@@ -13,8 +13,9 @@ from pydantic import BaseModel
 
 from penstock.app import Penstock
 from penstock.core.access import Principal, Role
-from penstock.core.errors import NotFound
+from penstock.core.errors import NotFound, PenstockError
 from penstock.core.nouns import Job
+from penstock.core.outside import preparing
 from penstock.core.quota import FREE
 from penstock.core.wire import jobs as jobs_wire
 from penstock.queue import doors
@@ -22,11 +23,13 @@ from penstock.queue.ground import Ground
 from penstock.queue.shown import MarksOf, marks_for
 from penstock.server.problems import Problem
 from penstock.server.settings import Settings
+from penstock.server.threads import Threads
 from penstock.store import audit, idempotency, lookups
 from penstock.store.database import Tx
 from penstock.store.unit import Borrowed
 
 A = TypeVar("A", bound=BaseModel)
+T = TypeVar("T")
 _CALLERS_OWN = object()
 
 
@@ -95,6 +98,12 @@ class Call:
     request_hash: str = ""
     trace: Mapping[str, str] | None = None
     address: str | None = None
+    threads: Threads | None = None
+
+    async def on_thread(self, work: Callable[[], T]) -> T:
+        """Call `work` on one of the API's threads, in the tenant's share of them."""
+        assert self.threads is not None
+        return await self.threads.run(self.tenant_id, work)
 
     @property
     def ground(self) -> Ground:
@@ -131,9 +140,12 @@ class Call:
         status: int = 200,
         hide: frozenset[str] = frozenset(),
         retry_disconnects: bool = False,
+        prepare: Callable[[], object] | None = None,
     ) -> A:
         """Do `work` in one transaction with its audit. Sent again with the same Idempotency-Key, it answers what it
-        answered, but for the fields to `hide`, which are not kept."""
+        answered, but for the fields to `hide`, which are not kept.
+
+        `prepare` computes what takes long, before the transaction: see `core.outside`."""
 
         def attempt(tx: Tx) -> A:
             if self.idempotency_key is not None:
@@ -148,7 +160,15 @@ class Call:
                 idempotency.remember(tx, self.tenant_id, self._stored_key(), status, kept)
             return answer
 
-        return self.ground.db.transact(attempt, retry_disconnects=retry_disconnects)
+        with preparing():
+            if prepare is not None:
+                try:
+                    prepare()
+                except PenstockError:
+                    if self.idempotency_key is None:
+                        raise
+                    # Sent again it has an answer already; if not, `work` raises this once more.
+            return self.ground.db.transact(attempt, retry_disconnects=retry_disconnects)
 
     def _stored_key(self) -> str:
         return f"{self.principal.id}:{self.idempotency_key}"

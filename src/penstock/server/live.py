@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 from uuid import UUID
 
 import structlog
 from pydantic_core import to_jsonable_python
-from starlette.concurrency import run_in_threadpool
 
 from penstock.core.errors import PenstockError
 from penstock.core.redact import Redactor
 from penstock.core.worker_names import masked, shown
 from penstock.queue import observe
 from penstock.queue.ground import Ground
-from penstock.server.limits import stream_limit
-from penstock.server.problems import Problem
+from penstock.server.waits import WaitingRoom
 from penstock.store import stats
 
+T = TypeVar("T")
 COUNT_CAP = 100_000
 MAX_EVENT_JOBS = 200
 QUEUE_SIZE = 100
@@ -65,24 +65,33 @@ class Channel:
 class Hub:
     """Every tenant's channel. Lives on the event loop."""
 
-    def __init__(self, ground: Ground, interval: float, limit: int) -> None:
+    def __init__(self, ground: Ground, room: WaitingRoom, interval: float) -> None:
         self._ground = ground
+        self._room = room
         self._interval = interval
-        self._limit = limit
         self._channels: dict[UUID, Channel] = {}
+        self._looks: dict[Hashable, asyncio.Task[Any]] = {}
+        self._turns: dict[UUID, asyncio.Lock] = {}
 
-    def check_room(self, tenant_id: UUID) -> None:
-        """Refuse one watcher too many."""
-        channel = self._channels.get(tenant_id)
-        limit = stream_limit(self._ground, self._limit, tenant_id)
-        if channel is not None and limit is not None and len(channel.watchers) >= limit:
-            raise Problem(
-                429,
-                "too_many_streams",
-                f"The quota streams of this tenant is {limit}, and {len(channel.watchers)} are open; close one.",
-                (),
-                {"retry-after": "10"},
-            )
+    async def look(self, tenant_id: UUID, name: Hashable, work: Callable[[], T]) -> T:
+        """Call `work` on a thread. Streams that look for the same thing share one look, and the looks of one tenant come one
+        after another."""
+        key = (tenant_id, name)
+        task = self._looks.get(key)
+        if task is None:
+            task = self._looks[key] = asyncio.create_task(self._in_turn(tenant_id, work))
+            task.add_done_callback(lambda _: self._looks.pop(key, None))
+        found: T = await asyncio.shield(task)
+        return found
+
+    async def _in_turn(self, tenant_id: UUID, work: Callable[[], T]) -> T:
+        turn = self._turns.setdefault(tenant_id, asyncio.Lock())
+        try:
+            async with turn:
+                return await self._room.on_thread(work)
+        finally:
+            if not turn.locked():
+                self._turns.pop(tenant_id, None)
 
     @asynccontextmanager
     async def watching(self, tenant_id: UUID) -> AsyncIterator[Watcher]:
@@ -105,7 +114,7 @@ class Hub:
     async def _poll(self, tenant_id: UUID, channel: Channel) -> None:
         while True:
             try:
-                found = await run_in_threadpool(self._look, tenant_id, list(channel.seen or ()))
+                found = await self._room.on_thread(partial(self._look, tenant_id, list(channel.seen or ())))
             except PenstockError as error:
                 structlog.get_logger("penstock.server").warning("stream", code=error.code)
             else:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Request
@@ -34,7 +37,8 @@ class Guarded(APIRoute):
         async def guarded(request: Request) -> Response:
             request = StrictRequest(request.scope, request.receive)
             if need is not None:
-                request.state.call = await request.app.state.gate.admit(request, Need(need), rule)
+                state = request.app.state
+                request.state.call = replace(await state.gate.admit(request, Need(need), rule), threads=state.threads)
             if takes_body and await request.body() and not _is_json(request):
                 raise Problem(415, "unsupported_media_type", "Send the body as Content-Type: application/json.")
             if not open_query:
@@ -78,6 +82,20 @@ Caller = Annotated[Call, Depends(current_call)]
 """A handler's parameter: the authenticated request."""
 
 
+def _on_threads(handler: Callable[..., Any]) -> Callable[..., Any]:
+    """A handler that is a plain function is called on the threads of the API, in its tenant's share of them."""
+    if inspect.iscoroutinefunction(handler) or "call" not in inspect.signature(handler).parameters:
+        return handler
+
+    async def called(**given: Any) -> Any:
+        call: Call = given["call"]
+        return await call.on_thread(functools.partial(handler, **given))
+
+    called.__name__, called.__doc__ = handler.__name__, handler.__doc__
+    called.__signature__ = inspect.signature(handler, eval_str=True)  # type: ignore[attr-defined]
+    return called
+
+
 class Routes:
     """The routes of one resource."""
 
@@ -111,7 +129,7 @@ class Routes:
 
         def register(handler: F) -> F:
             self.router.add_api_route(
-                path, handler, methods=[method], openapi_extra=extra or None, responses=responses,
+                path, _on_threads(handler), methods=[method], openapi_extra=extra or None, responses=responses,
                 operation_id=handler.__name__, **options,
             )  # fmt: skip
             return handler

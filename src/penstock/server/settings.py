@@ -71,10 +71,15 @@ class Settings:
     stream_interval: float = 1.0
     """Seconds between looks at the database for the live stream."""
     stream_limit: int = 100
-    """Live streams open at once for one tenant."""
+    """Live streams and log streams open at once for one tenant."""
+    waits_per_token: int = 500
+    """Requests with `wait_seconds` that may wait at once for one token."""
+    waits_per_tenant: int = 1000
+    """Requests with `wait_seconds` that may wait at once for one tenant."""
     quotas: tuple[str, ...] = ()
     """What binds a tenant through the service where nothing is set for it: `tokens=100,triggers=unlimited`. See service/quotas.md."""
     threads: int = 40
+    """Threads that serve the API; one tenant has at most three quarters of them at a time."""
     tracing: str = "off"
     """`on` makes OpenTelemetry spans, sent where OTEL_* variables say, and carries the trace from enqueue to run."""
     jwt_issuer: str | None = None
@@ -152,6 +157,8 @@ class Settings:
             "threads",
             "jwt_max_seconds",
             "oidc_session_seconds",
+            "waits_per_token",
+            "waits_per_tenant",
         ):
             if getattr(self, name) <= 0:
                 raise InvalidInput(f"{name} is {getattr(self, name)!r}; it must be more than 0.")

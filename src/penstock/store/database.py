@@ -25,6 +25,7 @@ from sqlalchemy.sql import ColumnElement, Executable
 from penstock.core.cipher import KeyRing
 from penstock.core.clock import Clock
 from penstock.core.errors import DatabaseUnavailable, InvalidInput
+from penstock.core.outside import transacting
 from penstock.store import failpoints, urls
 from penstock.store.adopted import adopt
 from penstock.store.dialects import Dialect, dialect_for, link
@@ -377,7 +378,12 @@ class Database:
 
         Serialization failures, deadlocks and SQLite's busy answers are tried again. A lost connection leaves the
         outcome of COMMIT unknown: only work that is idempotent by its ids may ask for `retry_disconnects`.
+
+        `work` is also called again when it needed something that takes long to compute: see `core.outside`.
         """
+        return transacting(lambda: self._transact(work, retry_disconnects, patient))
+
+    def _transact(self, work: Callable[[Tx], T], retry_disconnects: bool, patient: bool) -> T:
         began = time.monotonic()
         for attempt in range(MAX_TRIES):
             try:

@@ -12,6 +12,7 @@ from uuid import UUID
 from sqlalchemy import func, insert, literal, literal_column, or_, select, tuple_, update
 
 from penstock.core.ids import new_id
+from penstock.core.outside import steady
 from penstock.core.quota import FREE, Bounds, own_bounds
 from penstock.core.reach import Trigger
 from penstock.core.schedule import Facts
@@ -33,7 +34,7 @@ RECENT = 50
 
 
 def add(tx: Tx, tenant_id: UUID, values: Mapping[str, Any]) -> Trigger:
-    trigger_id = new_id()
+    trigger_id = steady(("trigger", tenant_id, values["label"]), new_id)
     statement = insert(triggers).values(
         id=trigger_id,
         tenant_id=tenant_id,

@@ -11,15 +11,15 @@ from collections.abc import Collection
 from typing import Any, Protocol
 from uuid import UUID
 
-from sqlalchemy import select, text
+from sqlalchemy import exists, or_, select, text
 
-from penstock.core.status import JobStatus
+from penstock.core.status import JobStatus, WaitsFor
 from penstock.store.database import Database, Tx
 from penstock.store.dialects import sqlite_file
 from penstock.store.dialects.link import Readiness, is_pooled, is_psycopg, patience
 from penstock.store.dialects.postgresql import CHANNEL
 from penstock.store.dialects.sqlite import be_patient
-from penstock.store.tables import in_status, jobs
+from penstock.store.tables import in_status, is_claimable, jobs, waiting_for
 from penstock.store.types import UtcTime
 
 PROBE_SECONDS = 30.0
@@ -27,6 +27,8 @@ PROBE_SECONDS = 30.0
 
 PATIENCE_SECONDS = 10.0
 """How long the LISTEN session may take to answer such a question."""
+MAX_HEARD = 1000
+"""Queues that are remembered by name until somebody asks for them."""
 DEAF_SECONDS = 300.0
 """How long it is taken for granted that a pooler is in the way."""
 
@@ -36,6 +38,9 @@ class Ear(Protocol):
 
     def wait(self, timeout: float) -> bool:
         """Whether there may be work; waits at most `timeout` seconds. Raises what the driver raises."""
+
+    def heard(self) -> set[str] | None:
+        """The queues that were named since this was last asked; None if it may be any."""
 
     def close(self) -> None: ...
 
@@ -65,6 +70,7 @@ class PostgresEar:
         self._session: Any = None
         self._probe_at = 0.0
         self._deaf_until = 0.0
+        self._heard: set[str] | None = set()
 
     def wait(self, timeout: float) -> bool:
         if time.monotonic() < self._deaf_until:
@@ -72,6 +78,7 @@ class PostgresEar:
             return False
         if self._session is None:
             self._open()
+            self._heard = None
             return True  # what was said while nobody listened is not said again
         pgconn = self._session.pgconn
         try:
@@ -79,6 +86,7 @@ class PostgresEar:
                 with patience(self._session, PATIENCE_SECONDS):
                     self._session.execute("SELECT 1")
                 self._probe_at = _later()
+                self._heard = None
                 return True  # what is said meanwhile the driver keeps to itself
             if self._news(pgconn):
                 return True
@@ -93,8 +101,16 @@ class PostgresEar:
         """Whether something that was said is of interest. The driver's own way here is ten times as long."""
         news = False
         while (notice := pgconn.notifies()) is not None:
-            news |= self._queues is None or notice.extra.decode() in self._queues
+            queue = notice.extra.decode()
+            if self._queues is None or queue in self._queues:
+                news = True
+                if self._heard is not None and len(self._heard) < MAX_HEARD:
+                    self._heard.add(queue)
         return news
+
+    def heard(self) -> set[str] | None:
+        heard, self._heard = self._heard, set()
+        return None if heard is None or len(heard) >= MAX_HEARD else heard
 
     def _open(self) -> None:
         session = _own_session(self._db)
@@ -154,6 +170,9 @@ class SqliteEar:
             idle = now - self._changed_at
             time.sleep(min(until - now, self.QUICK if idle < self.SLOW_AFTER else self.SLOW))
 
+    def heard(self) -> set[str] | None:
+        return None
+
     def _open(self) -> None:
         pooled = self._db.engine.raw_connection()
         try:
@@ -187,6 +206,17 @@ _ANYTHING = (
     " OR EXISTS (SELECT 1 FROM penstock_jobs WHERE waits_for = 'limit')"
     " OR EXISTS (SELECT 1 FROM penstock_jobs WHERE waits_for = 'time')"
 )
+
+
+def may_claim(tx: Tx, tenant_id: UUID | None) -> bool:
+    """Whether a claim may find something: a look before it that takes no lock. Jobs that are due, or wait for a limit, get their
+    place by a claim, whoever's they are."""
+    due = select(jobs.c.id).where(waiting_for(WaitsFor.TIME), jobs.c.scheduled_for <= tx.now)
+    limited = select(jobs.c.id).where(waiting_for(WaitsFor.LIMIT))
+    claimable = select(jobs.c.id).where(is_claimable())
+    if tenant_id is not None:
+        claimable = claimable.where(jobs.c.tenant_id == tenant_id)
+    return bool(tx.scalar(select(or_(exists(claimable), exists(due), exists(limited)))))
 
 
 def seconds_to_next_due(tx: Tx) -> float | None:

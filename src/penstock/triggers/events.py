@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -16,6 +17,7 @@ from penstock.core.cause import causing_job
 from penstock.core.errors import CiphertextInvalid, InvalidInput, NotFound, UnknownTenant
 from penstock.core.ids import new_id
 from penstock.core.nouns import Definition, Tenant
+from penstock.core.outside import Missing, in_transaction, outside_if_large, preparing, steady
 from penstock.core.payload import plain, require_object
 from penstock.core.quota import FREE, Bounds
 from penstock.core.reach import Event, Trigger
@@ -80,19 +82,34 @@ class Events:
         event_name(name)
         given = context if context is not None else {}
         require_object("context", given)
-        plain("context", given)
+        outside_if_large("event", given, lambda: plain("context", given))
         check.maybe_text("correlation_id", correlation_id)
         check.maybe_text("emitted_by", emitted_by)
         because = check.identifier("cause", cause) if cause is not None else causing_job.get()
-        event_id = new_id()
 
         def work(tx: Tx) -> Event:
-            return self._emit(tx, event_id, name, given, correlation_id, emitted_by, because)
+            return self._emit(tx, name, given, correlation_id, emitted_by, because)
 
-        if not joins(connection):
-            return self.ground.db.transact(work)
-        with self.ground.db.joined(connection) as tx, savepoint(tx):
-            return work(tx)
+        with preparing():
+            if not joins(connection):
+                if not in_transaction():
+                    self.prepare(name, given)
+                return self.ground.db.transact(work)
+            if not self.ground.db.dialect.many_writers:
+                self.prepare(name, given)  # elsewhere nothing is read beside the caller's transaction
+            with self.ground.db.joined(connection) as tx, savepoint(tx):
+                return work(tx)
+
+    def prepare(self, name: str, context: Mapping[str, Any]) -> None:
+        """Render and check what the triggers will make of an event, before the transaction that writes it."""
+        with self.ground.db.read() as tx:
+            found = [each for each in triggers.answering(tx, self.tenant_id, patterns_for(name)) if each.is_enabled]
+            known = definitions.by_ids(tx, {each.definition_id for each in found}) if found else {}
+            event_id, moment = _which(tx)
+        for trigger in found:
+            told = making.event_context(trigger, self.tenant, event_id, name, context, moment)
+            with suppress(InvalidInput):  # told on the event, in the transaction
+                making.rendered(trigger, known[trigger.definition_id], told)
 
     def get(self, id: Id) -> Event:
         with self.ground.db.read() as tx:
@@ -111,7 +128,6 @@ class Events:
     def _emit(
         self,
         tx: Tx,
-        event_id: UUID,
         name: str,
         context: Mapping[str, Any],
         correlation_id: str | None,
@@ -124,7 +140,8 @@ class Events:
         depth = self._depth(tx, cause)
         by = emitted_by or (f"job:{cause}" if cause is not None else None)
         limits = self.ground.bounds(tenant.id, tx)
-        emission = Emission(event_id, tenant, name, context, depth, by, correlation_id, tx.time(), limits)
+        event_id, moment = _which(tx)
+        emission = Emission(event_id, tenant, name, context, depth, by, correlation_id, moment, limits)
         outcomes = _answer(self.ground, tx, emission, triggers.answering(tx, tenant.id, patterns_for(name)))
         row = {"id": event_id, "tenant_id": tenant.id, "name": name, "context": dict(context), "depth": depth}
         return events.add(tx, {**row, "emitted_by": by, "outcomes": outcomes})
@@ -140,16 +157,24 @@ class Events:
         return 1 + (before or 0)
 
 
+def _which(tx: Tx) -> tuple[UUID, datetime]:
+    """The id and the time of the event under way. What is rendered may hold them, so they stay if the transaction begins again."""
+    return steady("event", lambda: (new_id(), tx.time()))
+
+
 def _answer(ground: Ground, tx: Tx, emission: Emission, found: Sequence[Trigger]) -> list[Outcome]:
     """What each trigger makes of it. The jobs are written together."""
     outcomes: list[Outcome] = []
     made: dict[UUID, tuple[Outcome, Trigger, NewJob]] = {}
     known = definitions.by_ids(tx, {trigger.definition_id for trigger in found}) if found else {}
+    missing = Missing()
     for trigger in found:
-        outcome, job = _decide(tx, emission, trigger, known[trigger.definition_id])
-        outcomes.append(outcome)
-        if job is not None:
-            made[job.id] = outcome, trigger, job
+        with missing.gathering():
+            outcome, job = _decide(tx, emission, trigger, known[trigger.definition_id])
+            outcomes.append(outcome)
+            if job is not None:
+                made[job.id] = outcome, trigger, job
+    missing.check()
     if emission.bounds is not FREE:
         # All or nothing: an event that some triggers answer and others cannot, for want of room, would be hard to repair
         emission.bounds.require("jobs_per_event", 0, len(made))
@@ -170,18 +195,18 @@ def _decided_again(
 ) -> dict[UUID, tuple[Outcome, Trigger, NewJob]]:
     """The jobs whose definitions changed before they were written, under the same ids, as the definitions are now."""
     known = definitions.by_ids(tx, {trigger.definition_id for _, trigger, _ in made.values()})
-    again = {}
+    again, missing = {}, Missing()
     for job_id, (outcome, trigger, _) in made.items():
         definition = known[trigger.definition_id]
         if not definition.is_active:
             _fail(outcome, f"The definition {definition.key!r} is archived.")
             continue
         try:
-            job = _job_of(emission, trigger, definition)
+            with missing.gathering():
+                again[job_id] = outcome, trigger, _job_of(emission, trigger, definition)._replace(id=job_id)
         except InvalidInput as error:
             _fail(outcome, str(error)[:2000])
-            continue
-        again[job_id] = outcome, trigger, job._replace(id=job_id)
+    missing.check()
     return again
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from penstock.core import check
 from penstock.core.cron import DST_GAP, DST_OVERLAP, Cron
 from penstock.core.errors import InvalidInput
+from penstock.core.outside import outside_if_large
 from penstock.core.payload import plain, require_object
 from penstock.core.reach import Trigger
 from penstock.core.schedule import CATCH_UP, MAX_JITTER, MAX_WINDOW, OVERLAP
@@ -50,8 +51,12 @@ def checked_policies(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def checked_template(params: Any, trigger_type: str) -> None:
     require_object("params", params)
-    plain("params", params)
-    check_template(params, SCHEDULE_ROOTS if trigger_type == "schedule" else EVENT_ROOTS)
+
+    def compute() -> None:
+        plain("params", params)
+        check_template(params, SCHEDULE_ROOTS if trigger_type == "schedule" else EVENT_ROOTS)
+
+    outside_if_large(("check template", trigger_type), params, compute)
 
 
 def event_name(name: Any) -> str:

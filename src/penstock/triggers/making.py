@@ -12,6 +12,7 @@ from uuid import UUID
 
 from penstock.core.ids import new_id
 from penstock.core.nouns import Definition
+from penstock.core.outside import outside
 from penstock.core.payload import compile_schema, dumps, merge, plain, require_object, validate
 from penstock.core.quota import FREE, Bounds
 from penstock.core.reach import Trigger
@@ -60,16 +61,22 @@ def _who(trigger_id: UUID, label: str, tenant_id: UUID, tenant_slug: str) -> dic
     return {"trigger": {"id": str(trigger_id), "label": label}, "tenant": {"id": str(tenant_id), "slug": tenant_slug}}
 
 
-def rendered(trigger: Trigger, definition: Definition, context: Mapping[str, Any]) -> dict[str, Any]:
-    """The params that the template gives: the definition's defaults under it. Raises InvalidTemplate or InvalidPayload."""
-    return checked(definition, require_object("payload_template", render(trigger.payload_template, context)))
+def rendered(
+    trigger: Trigger, definition: Definition, context: Mapping[str, Any], over: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The params that the trigger's template gives: the definition's defaults below, `over` on top. Raises InvalidTemplate or
+    InvalidPayload."""
+    template, schema = trigger.payload_template, definition.arg_schema
 
+    def compute() -> dict[str, Any]:
+        given = require_object("payload_template", render(template, context))
+        params = merge(definition.default_params, {**given, **over} if over else given)
+        plain("params", params)
+        validate(definition.key, compile_schema(schema), params)
+        return params
 
-def checked(definition: Definition, given: Mapping[str, Any]) -> dict[str, Any]:
-    params = merge(definition.default_params, given)
-    plain("params", params)
-    validate(definition.key, compile_schema(definition.arg_schema), params)
-    return params
+    name = ("template", trigger.id, context.get("tick", {}).get("at"), definition.id, definition.version)
+    return outside(name, (template, context, over, schema), compute)
 
 
 def fingerprint(params: Mapping[str, Any]) -> str:

@@ -14,10 +14,10 @@ from penstock.core.clock import require_aware
 from penstock.core.cron import Cron
 from penstock.core.errors import Conflict, DefinitionArchived, InvalidInput, NotFound, UnknownDefinition
 from penstock.core.nouns import Definition, Job
+from penstock.core.outside import in_transaction, preparing, steady
 from penstock.core.payload import require_object
 from penstock.core.reach import TickRecord, Trigger
 from penstock.core.status import Source
-from penstock.core.template import render
 from penstock.queue import bounds
 from penstock.queue.ground import Ground
 from penstock.store import definitions, events, jobs, tenants, ticks, triggers
@@ -158,7 +158,11 @@ class Triggers:
     ) -> Job:
         """Make its job now, by hand: whatever its schedule, its state and its policies say. `params` go over the
         template's; `event` is what an event trigger's template looks into."""
-        return self.ground.db.transact(lambda tx: self._fire(tx, id, params or {}, event or {}, created_by))
+        given, told = {} if params is None else params, {} if event is None else event
+        with preparing():
+            if not in_transaction():
+                self.prepare_fire(id, given, told)
+            return self.ground.db.transact(lambda tx: self._fire(tx, id, given, told, created_by))
 
     def preview(self, id: Id, n: int = 5, after: datetime | None = None) -> Sequence[datetime]:
         """The next `n` moments of a schedule, in UTC."""
@@ -306,7 +310,7 @@ class Triggers:
         What is missing may still come from the definition's defaults; seed 002's own example counts on that."""
         if trigger.trigger_type == "schedule":
             schema = {name: part for name, part in definition.arg_schema.items() if name != "required"}
-            context = making.schedule_context(trigger, self.tenant, tx.time())
+            context = making.schedule_context(trigger, self.tenant, steady("checked", tx.time))
             making.rendered(trigger, dataclasses.replace(definition, arg_schema=schema), context)
         return trigger
 
@@ -320,18 +324,9 @@ class Triggers:
         return found
 
     def _fire(self, tx: Tx, id: Id, params: Mapping[str, Any], event: Mapping[str, Any], created_by: str | None) -> Job:
-        trigger = self._found(tx, id)
-        definition = definitions.by_ids(tx, {trigger.definition_id})[trigger.definition_id]
-        if not definition.is_active:
-            raise DefinitionArchived(definition.key)
-        now = tx.time()
-        if trigger.trigger_type == "schedule":
-            context = making.schedule_context(trigger, self.tenant, now)
-        else:
-            require_object("event", event)
-            context = making.event_context(trigger, self.tenant, trigger.id, trigger.event_name or "", event, now)
-        given = {**require_object("payload_template", render(trigger.payload_template, context)), **params}
-        merged = making.checked(definition, given)
+        trigger, definition = self._to_fire(tx, id)
+        moment = steady(("fire", trigger.id), tx.time)
+        merged = self._fired(trigger, definition, moment, params, event)
         bounds.admit(self.ground, tx, self.tenant_id)
         origin = making.Origin(Source.MANUAL, f"trigger:{trigger.id}", created_by=created_by)
         job = making.new_job(trigger, definition, merged, origin, self.ground.bounds(self.tenant_id, tx))
@@ -340,3 +335,32 @@ class Triggers:
         made = jobs.get(tx, self.tenant_id, job.id)
         assert made is not None
         return made
+
+    def prepare_fire(self, id: Id, params: Mapping[str, Any], event: Mapping[str, Any]) -> None:
+        """Render and check the params before the transaction that writes the job."""
+        with self.ground.db.read() as tx:
+            trigger, definition = self._to_fire(tx, id)
+            moment = steady(("fire", trigger.id), tx.time)
+        self._fired(trigger, definition, moment, params, event)
+
+    def _to_fire(self, tx: Tx, id: Id) -> tuple[Trigger, Definition]:
+        trigger = self._found(tx, id)
+        definition = definitions.by_ids(tx, {trigger.definition_id})[trigger.definition_id]
+        if not definition.is_active:
+            raise DefinitionArchived(definition.key)
+        return trigger, definition
+
+    def _fired(
+        self,
+        trigger: Trigger,
+        definition: Definition,
+        moment: datetime,
+        params: Mapping[str, Any],
+        event: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        if trigger.trigger_type == "schedule":
+            context = making.schedule_context(trigger, self.tenant, moment)
+        else:
+            require_object("event", event)
+            context = making.event_context(trigger, self.tenant, trigger.id, trigger.event_name or "", event, moment)
+        return making.rendered(trigger, definition, context, require_object("params", params))

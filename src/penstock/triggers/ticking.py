@@ -24,6 +24,7 @@ from penstock.core.errors import (
     QuotaExceeded,
 )
 from penstock.core.nouns import Definition
+from penstock.core.outside import Missing
 from penstock.core.reach import Trigger
 from penstock.core.schedule import Decision, Facts, Plan, Tick, decide
 from penstock.core.status import Source
@@ -78,11 +79,12 @@ def settle(ground: Ground, tx: Tx, found: Sequence[Due], now: datetime) -> int:
         structlog.get_logger("penstock").warning("schedules_unreadable", schedules=len(sealed))
         found = [due for due in found if due not in sealed]
     facts = triggers.facts(tx, [d.trigger.id for d in found if d.trigger.is_enabled and d.trigger.overlap != "allow"])
-    harvest = Harvest()
+    harvest, missing = Harvest(), Missing()
     for due in found:
         definition = known[due.trigger.definition_id]
         decision = decide(plan_of(due.trigger), _facts(due, definition, facts), _pending(due.trigger), now)
-        _gather(ground, tx, harvest, due, definition, decision)
+        _gather(ground, tx, harvest, due, definition, decision, missing)
+    missing.check()
     return _write(ground, tx, harvest)
 
 
@@ -120,13 +122,23 @@ def _facts(due: Due, definition: Definition, known: Mapping[UUID, Facts]) -> Fac
     return facts
 
 
-def _gather(ground: Ground, tx: Tx, harvest: Harvest, due: Due, definition: Definition, decision: Decision) -> None:
+def _gather(
+    ground: Ground,
+    tx: Tx,
+    harvest: Harvest,
+    due: Due,
+    definition: Definition,
+    decision: Decision,
+    missing: Missing,
+) -> None:
     trigger = due.trigger
     fired_at: datetime | None = None
     for tick in decision.ticks:
         job_id: UUID | None = None
         if tick.outcome == "fired":
-            tick, job = _make(ground, tx, due, definition, tick)
+            job = None
+            with missing.gathering():
+                tick, job = _make(ground, tx, due, definition, tick)
             if job is not None:
                 harvest.jobs[trigger.id, tick.moment] = job
                 job_id, fired_at = job.id, tick.moment

@@ -1157,7 +1157,8 @@ export interface paths {
         put?: never;
         /**
          * Create Reservation
-         * @description Hold the tenant's next slot: nothing of the tenant is claimed until it is released, or expires.
+         * @description Hold the tenant's next slot: nothing of the tenant is claimed until it is released, or expires. With `wait_seconds` the
+         *     request waits for what runs to end; 429 if too many requests of the token or the tenant wait already.
          *
          *     409 if what runs does not end in time, or somebody else holds it.
          */
@@ -1716,7 +1717,8 @@ export interface paths {
         put?: never;
         /**
          * Claim Jobs
-         * @description Take up to `limit` jobs, in order. A worker's token claims for its own tenant and queues alone.
+         * @description Take up to `limit` jobs, in order. A worker's token claims for its own tenant and queues alone. With `wait_seconds` the
+         *     request waits until there is one; 429 if too many requests of the token or the tenant wait already.
          */
         post: operations["claim_jobs"];
         delete?: never;

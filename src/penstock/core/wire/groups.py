@@ -11,6 +11,7 @@ from pydantic import Field
 from penstock.core.marks import Marks
 from penstock.core.nouns import Group as GroupNoun
 from penstock.core.nouns import Reservation as ReservationNoun
+from penstock.core.outside import Missing
 from penstock.core.wire.base import Answer, Instant, Int32, JsonObject, Label, Name, Request
 from penstock.core.wire.jobs import Job
 from penstock.core.worker_names import masked
@@ -50,7 +51,12 @@ class Group(Answer):
         """As people may see it: `marks` are those of its jobs' definitions."""
         names = ("id", "tenant_id", "mode", "on_failure", "label", "status", "created_at")
         given = {name: getattr(group, name) for name in names}
-        return cls.model_construct(**given, jobs=[Job.of(job, marks[job.definition_id]) for job in group.jobs])
+        jobs, missing = [], Missing()
+        for job in group.jobs:
+            with missing.gathering():
+                jobs.append(Job.of(job, marks[job.definition_id]))
+        missing.check()
+        return cls.model_construct(**given, jobs=jobs)
 
 
 class GroupList(Answer):

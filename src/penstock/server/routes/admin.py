@@ -49,7 +49,7 @@ def create_definition(call: Caller, body: wire.NewDefinition) -> wire.Definition
         unit.audit("definition.create", "definition", made.id, after=made, tenant_id=owner)
         return made
 
-    return call.change(work, status=201)
+    return call.change(work, status=201, prepare=lambda: define.checked(body.values()))
 
 
 @routes.patch("/admin/jobs/definitions/{definition_id}", Need.ADMIN)
@@ -92,7 +92,7 @@ def apply_all_definitions(call: Caller, body: wire.ApplyDefinitions) -> wire.App
                 unit.audit(f"definition.{each.action}", "definition", each.key, after=each, tenant_id=owner)
         return done
 
-    return call.change(work)
+    return call.change(work, prepare=lambda: [define.checked(each.values()) for each in body.definitions])
 
 
 @routes.get("/definitions", Need.VIEW)

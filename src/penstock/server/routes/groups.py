@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 from uuid import UUID
 
+import anyio
 from fastapi import Body, Query
+from fastapi import Request as HttpRequest
 from pydantic import Field
 
 from penstock.core.access import Need
 from penstock.core.errors import NotFound
+from penstock.core.nouns import Reservation
 from penstock.core.wire import groups as wire
 from penstock.core.wire.base import MAX_OFFSET, Request
-from penstock.queue import reserve
-from penstock.queue.ground import Ground
-from penstock.server.calls import Unit
+from penstock.queue import group, reserve
+from penstock.server.calls import Call, Unit
 from penstock.server.routing import Caller, Routes
+from penstock.server.waits import Places, WaitingRoom
 from penstock.store import reservations
 
 routes = Routes("groups")
+POLL = 0.1
+"""Seconds between looks for a reservation: nothing is heard of a job that ends."""
 
 
 class GroupQuery(Request):
@@ -31,9 +37,9 @@ class GroupQuery(Request):
 @routes.post("/groups", Need.OPERATE, status_code=201)
 def create_group(call: Caller, body: wire.NewGroup) -> wire.Group:
     """All jobs of the group, or none."""
+    members = [(each.definition_key, each.payload) for each in body.jobs]
 
     def work(unit: Unit) -> wire.Group:
-        members = [(each.definition_key, each.payload) for each in body.jobs]
         made = unit.groups().create(
             members, body.mode, body.on_failure, label=body.label, priority=body.priority,
             correlation_id=body.correlation_id, created_by=call.principal.actor, trace=call.trace,
@@ -42,7 +48,8 @@ def create_group(call: Caller, body: wire.NewGroup) -> wire.Group:
         unit.audit("group.create", "group", made.id, after=told)
         return wire.Group.of(made, unit.marks(*{job.definition_id for job in made.jobs}))
 
-    return call.change(work, status=201)
+    prepare = partial(group.prepare_members, call.ground, call.tenant_id, members)
+    return call.change(work, status=201, prepare=prepare)
 
 
 @routes.get("/groups", Need.VIEW)
@@ -82,22 +89,53 @@ def list_reservations(call: Caller) -> wire.ReservationList:
 
 
 @routes.post("/reservations", Need.OPERATE, status_code=201)
-def create_reservation(
-    call: Caller, body: Annotated[wire.NewReservation, Body(default_factory=wire.NewReservation)]
+async def create_reservation(
+    call: Caller, request: HttpRequest, body: Annotated[wire.NewReservation, Body(default_factory=wire.NewReservation)]
 ) -> wire.Reservation:
-    """Hold the tenant's next slot: nothing of the tenant is claimed until it is released, or expires.
+    """Hold the tenant's next slot: nothing of the tenant is claimed until it is released, or expires. With `wait_seconds` the
+    request waits for what runs to end; 429 if too many requests of the token or the tenant wait already.
 
     409 if what runs does not end in time, or somebody else holds it."""
-    owner = f"api:{call.principal.id}"
-
-    def take(ground: Ground, wait: float) -> wire.Reservation:
-        return wire.Reservation.of(reserve.take(ground, call.tenant_id, wait, body.expires_in_seconds, owner))
-
+    taking = reserve.Taking(
+        call.ground, call.tenant_id, body.wait_seconds, body.expires_in_seconds, f"api:{call.principal.id}"
+    )
+    if not body.wait_seconds:
+        return await call.on_thread(lambda: _reserved(call, body, None))
     # One that may have to wait is taken before the transaction that tells of it: claims must see it meanwhile
-    waited = take(call.ground, body.wait_seconds) if body.wait_seconds else None
+    waits: Places = request.app.state.waits
+    with waits.taken(call.principal, call.tenant_id):
+        held = await _wait_for(call, request, taking, body.wait_seconds)
+    return await call.on_thread(lambda: _reserved(call, body, held))
 
+
+async def _wait_for(call: Call, request: HttpRequest, taking: reserve.Taking, seconds: float) -> Reservation:
+    room: WaitingRoom = request.app.state.room
+    held: Reservation | None = None
+    try:
+        held = await room.wait(
+            request,
+            seconds,
+            taking.step,
+            lambda taken: reserve.release(call.ground, taken.id),
+            tenant_id=call.tenant_id,
+            line="reserve",
+            poll=POLL,
+        )
+    finally:
+        if held is None:  # also if the client has gone
+            with anyio.CancelScope(shield=True):
+                busy = await room.on_thread(taking.give_up)
+    if held is None:
+        raise busy
+    return held
+
+
+def _reserved(call: Call, body: wire.NewReservation, waited: Reservation | None) -> wire.Reservation:
     def work(unit: Unit) -> wire.Reservation:
-        made = waited or take(unit.ground, 0)
+        held = waited or reserve.take(
+            unit.ground, call.tenant_id, 0, body.expires_in_seconds, f"api:{call.principal.id}"
+        )
+        made = wire.Reservation.of(held)
         unit.audit("reservation.create", "reservation", made.id, after=made)
         return made
 

@@ -17,7 +17,7 @@ from penstock.core.redact import MASK, unmasked
 from penstock.core.scopes import check_key
 from penstock.core.wire import jobs as wire
 from penstock.core.wire.base import MAX_INT32
-from penstock.queue import enqueue, observe
+from penstock.queue import enqueue, observe, order
 from penstock.queue.enqueue import Options
 from penstock.queue.shown import marks_for, shown_runs
 from penstock.server.calls import Call, Unit
@@ -47,6 +47,9 @@ def create_job(call: Caller, body: wire.NewJob, response: Response) -> wire.Job:
     ).checked()  # fmt: skip
     prepared: list[NewJob] = []
 
+    def prepare() -> None:
+        prepared.append(enqueue.prepare(call.ground, None, call.tenant_id, body.definition_key, body.payload, options))
+
     def work(unit: Unit) -> wire.Job:
         if MASK in str(body.payload):
             definition, _ = unit.ground.definition(unit.tx, call.tenant_id, body.definition_key)
@@ -66,7 +69,7 @@ def create_job(call: Caller, body: wire.NewJob, response: Response) -> wire.Job:
         )
         return wire.Job.of(job, unit.ground.marks(call.tenant_id, body.definition_key))
 
-    return call.change(work, status=201, retry_disconnects=True)
+    return call.change(work, status=201, retry_disconnects=True, prepare=prepare)
 
 
 @routes.get("/jobs", Need.VIEW, response_model=wire.JobPage)
@@ -106,6 +109,11 @@ def get_job(call: Caller, job_id: UUID) -> wire.Job:
 def change_job(call: Caller, job_id: UUID, body: wire.ChangeJob) -> wire.Job:
     """Change the payload or the priority of a queued job, or when it is due."""
 
+    def prepare() -> None:
+        if body.payload is not None:
+            payload = unmasked(body.payload, call.jobs().get(job_id).params)
+            order.prepare_update(call.ground, call.tenant_id, job_id, payload)
+
     def work(unit: Unit) -> wire.Job:
         before = unit.jobs().get(job_id)
         payload = None if body.payload is None else unmasked(body.payload, before.params)
@@ -118,7 +126,7 @@ def change_job(call: Caller, job_id: UUID, body: wire.ChangeJob) -> wire.Job:
         unit.audit("job.change", "job", job_id, *told)
         return unit.show(after)
 
-    return call.change(work)
+    return call.change(work, prepare=prepare)
 
 
 @routes.post("/jobs/{job_id}/cancel", Need.OPERATE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 from uuid import UUID
 
@@ -38,7 +39,8 @@ def emit_event(call: Caller, body: wire.NewEvent) -> wire.Event:
         unit.audit("event.emit", "event", made.id, after={"name": made.name, "jobs": [str(i) for i in made.job_ids]})
         return told
 
-    return call.change(work, status=201)
+    prepare = partial(Events(call.ground, call.tenant).prepare, body.name, body.context)
+    return call.change(work, status=201, prepare=prepare)
 
 
 @routes.get("/events", Need.VIEW)

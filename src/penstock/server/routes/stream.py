@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Annotated
 from uuid import UUID
 
 from fastapi import Query, Request
 from fastapi.responses import StreamingResponse
-from starlette.concurrency import run_in_threadpool
+from starlette.types import Receive, Scope, Send
 
 from penstock.core.access import Need
 from penstock.core.errors import PenstockError
@@ -37,7 +38,7 @@ async def stream_changes(call: Caller, request: Request) -> StreamingResponse:
     `summary` carries the counts, `jobs` what changed; `reset` says that events were missed and everything is to be read
     again. It ends after an hour, or when the token does; browsers come back."""
     hub: Hub = request.app.state.hub
-    hub.check_room(call.tenant_id)
+    give_back = request.app.state.streams.take(call.principal, call.tenant_id)
 
     async def events() -> AsyncIterator[str]:
         async with hub.watching(call.tenant_id) as watcher:
@@ -52,7 +53,21 @@ async def stream_changes(call: Caller, request: Request) -> StreamingResponse:
                     event = ": still here\n\n"
                 yield event
 
-    return StreamingResponse(events(), media_type="text/event-stream", headers=HEADERS)
+    return Stream(events(), give_back)
+
+
+class Stream(StreamingResponse):
+    """Server-sent events. However it ends, its place is given back."""
+
+    def __init__(self, events: AsyncIterator[str], give_back: Callable[[], None]) -> None:
+        super().__init__(events, media_type="text/event-stream", headers=HEADERS)
+        self._give_back = give_back
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._give_back()
 
 
 async def _while_welcome(call: Call, request: Request) -> AsyncIterator[None]:
@@ -78,8 +93,15 @@ async def stream_logs(
     attempt_no: Annotated[int | None, Query(ge=1, le=MAX_INT32)] = None,
 ) -> StreamingResponse:
     """The log of an attempt as it is written: `log` with the newest tails whenever they change, `end` when it ended."""
-    first = await run_in_threadpool(logs_of, call, job_id, attempt_no)
+    hub: Hub = request.app.state.hub
+    look = partial(logs_of, call, job_id, attempt_no)
     interval = call.settings.stream_interval
+    give_back = request.app.state.streams.take(call.principal, call.tenant_id)
+    try:
+        first = await call.on_thread(look)
+    except BaseException:
+        give_back()
+        raise
 
     async def events() -> AsyncIterator[str]:
         latest = first
@@ -90,7 +112,7 @@ async def stream_logs(
                 yield sse("end", {"status": latest.status})
                 return
             await asyncio.sleep(interval)
-            found = await run_in_threadpool(logs_of, call, job_id, attempt_no)
+            found = await hub.look(call.tenant_id, (job_id, attempt_no), look)
             if found != latest:
                 latest, quiet = found, time.monotonic()
                 yield sse("log", latest.model_dump(mode="json"))
@@ -98,4 +120,4 @@ async def stream_logs(
                 quiet = time.monotonic()
                 yield ": still here\n\n"
 
-    return StreamingResponse(events(), media_type="text/event-stream", headers=HEADERS)
+    return Stream(events(), give_back)

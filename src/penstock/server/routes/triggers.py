@@ -174,7 +174,10 @@ def fire_trigger(
         unit.audit("trigger.fire", "trigger", trigger_id, after={"job_id": str(job.id)})
         return unit.show(job)
 
-    return call.change(work, status=201)
+    def prepare() -> None:
+        _triggers(call).prepare_fire(trigger_id, body.payload or {}, body.event or {})
+
+    return call.change(work, status=201, prepare=prepare)
 
 
 @routes.get("/jobs/triggers/{trigger_id}/preview", Need.VIEW)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
+
+from fastapi import Request
 
 from penstock.core.access import Need
 from penstock.core.errors import Forbidden, InvalidInput, LeaseLost, NotFound
@@ -21,34 +22,78 @@ from penstock.queue.shown import mask_of_job
 from penstock.server.calls import Call
 from penstock.server.routing import Caller, Routes
 from penstock.server.secret_reads import note_claims
-from penstock.store import claims, remote
+from penstock.server.waits import Places, WaitingRoom
+from penstock.store import claims, remote, wake
 from penstock.store.database import Tx
 from penstock.store.hot import Beats
 
 routes = Routes("worker")
-POLL = 0.25
 
 
 @routes.post("/worker/jobs/claim", Need.WORK)
-def claim_jobs(call: Caller, body: wire.ClaimRequest) -> wire.Claims:
-    """Take up to `limit` jobs, in order. A worker's token claims for its own tenant and queues alone."""
+async def claim_jobs(call: Caller, request: Request, body: wire.ClaimRequest) -> wire.Claims:
+    """Take up to `limit` jobs, in order. A worker's token claims for its own tenant and queues alone. With `wait_seconds` the
+    request waits until there is one; 429 if too many requests of the token or the tenant wait already."""
     queues = _queues(call, body.queues)
-    _appear(call, body, queues)
-    run_ids = None if body.claim_id is None else run_ids_of(call.principal.id, body.claim_id, body.limit)
-    deadline = time.monotonic() + body.wait_seconds
-    taken = _taken_before(call, run_ids, body.lease_seconds) if run_ids and body.again else []
-    while not taken:
-        taken = claiming.claim(
-            call.ground, _worker_id(call, body), body.limit, queues=queues, keys=body.keys, tenant_id=call.principal.tenant_id,
-            lease_seconds=body.lease_seconds, pid=body.pid, run_ids=run_ids,
+    claiming_once = Claiming(call, body, queues)
+    if not body.wait_seconds:
+        return await call.on_thread(claiming_once.first)
+    waits: Places = request.app.state.waits
+    room: WaitingRoom = request.app.state.room
+    with waits.taken(call.principal, call.tenant_id):
+        found = await call.on_thread(claiming_once.first)
+        if found.items:
+            return found
+        waited = await room.wait(
+            request,
+            body.wait_seconds,
+            claiming_once.again,
+            lambda taken: claiming.release(call.ground, taken),
+            tenant_id=call.principal.tenant_id,
+            line=("claim", None if queues is None else frozenset(queues), body.keys and frozenset(body.keys)),
+            queues=queues,
+            poll=call.ground.config.poll_seconds,
+        )
+    return await call.on_thread(lambda: claiming_once.told(waited or []))
+
+
+class Claiming(NamedTuple):
+    """One request to claim, which may look more than once."""
+
+    call: Call
+    body: wire.ClaimRequest
+    queues: list[str] | None
+
+    def first(self) -> wire.Claims:
+        call, body = self.call, self.body
+        _appear(call, body, self.queues)
+        run_ids = self.run_ids()
+        taken = _taken_before(call, run_ids, body.lease_seconds) if run_ids and body.again else []
+        return self.told(taken or self.claim())
+
+    def again(self) -> list[Claim] | None:
+        """A look at what is there, without a lock; a claim if there may be something."""
+        with self.call.read() as tx:
+            if not wake.may_claim(tx, self.call.principal.tenant_id):
+                return None
+        return self.claim() or None
+
+    def claim(self) -> list[Claim]:
+        call, body = self.call, self.body
+        return claiming.claim(
+            call.ground, _worker_id(call, body), body.limit, queues=self.queues, keys=body.keys,
+            tenant_id=call.principal.tenant_id, lease_seconds=body.lease_seconds, pid=body.pid, run_ids=self.run_ids(),
         )  # fmt: skip
-        if taken or time.monotonic() >= deadline:
-            break
-        time.sleep(min(POLL, max(0.0, deadline - time.monotonic())))
-    note_claims(call, taken)
-    default = call.ground.config.default_timeout_seconds
-    marks = call.marks(*{each.definition_id for each in taken})
-    return wire.Claims(items=[wire.Claim.of(each, default, marks[each.definition_id]) for each in taken])
+
+    def run_ids(self) -> list[UUID] | None:
+        claim_id = self.body.claim_id
+        return None if claim_id is None else run_ids_of(self.call.principal.id, claim_id, self.body.limit)
+
+    def told(self, taken: list[Claim]) -> wire.Claims:
+        note_claims(self.call, taken)
+        default = self.call.ground.config.default_timeout_seconds
+        marks = self.call.marks(*{each.definition_id for each in taken})
+        return wire.Claims(items=[wire.Claim.of(each, default, marks[each.definition_id]) for each in taken])
 
 
 def _appear(call: Call, body: wire.ClaimRequest, queues: list[str] | None) -> None:
