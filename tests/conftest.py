@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from penstock.core.clock import ManualClock
 from penstock.store.database import Database
@@ -15,8 +16,8 @@ from tests.support.postgres import Server
 
 BACKENDS = ("sqlite", "postgresql")
 
-if "PENSTOCK_TEST_KEYS" in os.environ:  # every app of this session, and of the processes it starts, encrypts at rest
-    os.environ["PENSTOCK_KEYS"] = "test:" + "p" * 43 + "="
+settings.register_profile("penstock", deadline=None)  # how fast an example is depends on what else the machine does
+settings.load_profile("penstock")
 
 
 class ForeignServer:

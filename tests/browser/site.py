@@ -68,7 +68,7 @@ class Site:
     def stop(self) -> None:
         self.process.terminate()
         try:
-            self.process.wait(30)
+            self.process.wait(120)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

@@ -95,7 +95,7 @@ def test_tutorial_step_by_step(tmp_path: Path) -> None:
         for process in running:
             process.send_signal(signal.SIGTERM)
         for process in running:
-            process.wait(40)
+            process.wait(120)
 
 
 def test_readme_blocks_run(tmp_path: Path) -> None:

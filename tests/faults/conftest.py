@@ -100,7 +100,7 @@ class Stage:
                 worker.send_signal(signal.SIGCONT)
                 worker.send_signal(signal.SIGTERM)
         for worker in self.workers:
-            worker.wait(30)
+            worker.wait(120)
 
     def left_processes(self) -> list[int]:
         """Processes, zombies too, that our workers or their commands started."""

@@ -121,7 +121,7 @@ def test_nothing_is_acknowledged_into_a_lost_file(app: Penstock, path: Path, way
     while len(acknowledged) < 20:
         time.sleep(0.001)
     take_away(path, way)
-    assert refused.wait(30)
+    assert refused.wait(120)
     since = len(acknowledged)
     if way == "replace":
         while len(acknowledged) < since + 20:

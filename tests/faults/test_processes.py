@@ -84,7 +84,7 @@ def test_a_terminated_worker_leaves_order_and_no_trace(stage: Stage) -> None:
     first = stage.worker("--concurrency", "1")
     eventually(lambda: len(stage.lines()) > 3, what="work")
     first.send_signal(signal.SIGTERM)
-    assert first.wait(20) == 0
+    assert first.wait(120) == 0
     assert stage.app.jobs.summary().running == 0
     stage.worker("--concurrency", "1")
     stage.drained()
@@ -99,7 +99,7 @@ def test_a_second_signal_does_not_wait(stage: Stage) -> None:
     worker.send_signal(signal.SIGTERM)
     eventually(lambda: "worker_stopping" in stage.logged(worker), what="the first signal")
     worker.send_signal(signal.SIGTERM)
-    worker.wait(20)
+    worker.wait(120)
     after = stage.app.jobs.get(job.id)
     assert (after.status, after.attempt_no) == (JobStatus.QUEUED, 1)
     assert stage.app.jobs.runs(job.id)[0].status is RunStatus.CANCELED

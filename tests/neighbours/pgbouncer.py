@@ -62,7 +62,7 @@ query_wait_timeout = 20
     def restart(self) -> None:
         """As after a crash: every connection is gone."""
         self._process.kill()
-        self._process.wait(10)
+        self._process.wait(120)
         self._start()
 
     def _wait(self) -> None:
@@ -82,10 +82,10 @@ query_wait_timeout = 20
     def stop(self) -> None:
         self._process.terminate()
         try:
-            self._process.wait(10)
+            self._process.wait(120)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait(10)
+            self._process.wait(120)
         shutil.rmtree(self.directory, ignore_errors=True)
 
 

@@ -128,7 +128,7 @@ def up(built: dict[str, Path], tmp_path: Path) -> Iterator[str]:
         yield found[1]
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(40)
+        process.wait(120)
 
 
 def test_the_source_distribution_brings_the_page(up: str) -> None:

@@ -66,7 +66,7 @@ def test_eight_processes_three_killed_every_key_once(crowd: Crowd) -> None:
         crowd.start()
         eventually(lambda count=count: len(Square) > 100 * count)
     for process in crowd.processes:
-        out, err = process.communicate(timeout=90)
+        out, err = process.communicate(timeout=200)
         assert process.returncode in (0, -signal.SIGKILL), err
         assert "ready" in out or process.returncode == -signal.SIGKILL
     assert sorted(row["n"] for row in Square.fetch("n", as_dict=True)) == list(range(KEYS))
@@ -82,7 +82,7 @@ def test_sigterm_gives_the_key_back_at_once(crowd: Crowd) -> None:
     worker = crowd.start("sleeper", 600)
     eventually(lambda: len(jobs.reserved))
     worker.send_signal(signal.SIGTERM)
-    worker.communicate(timeout=30)
+    worker.communicate(timeout=200)
     assert worker.returncode == 128 + signal.SIGTERM
     progress = jobs.progress()
     assert (progress["pending"], progress["reserved"], progress["error"]) == (3, 0, 0)

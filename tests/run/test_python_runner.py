@@ -373,7 +373,7 @@ def script_process(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
 
 def test_functions_of_a_script_run_in_processes_too(tmp_path: Path) -> None:
     with script_process(tmp_path) as program:
-        assert program.communicate(timeout=60)[0] == "42\n"
+        assert program.communicate(timeout=200)[0] == "42\n"
 
 
 def test_a_killed_worker_takes_its_processes_along(tmp_path: Path) -> None:

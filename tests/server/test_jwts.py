@@ -167,7 +167,7 @@ def test_an_issuer_that_does_not_reply_costs_nobody_a_thread(world: World, issue
             )
             for n in range(8)
         ]
-        assert issuer.asked.wait(30)
+        assert issuer.asked.wait(120)
         answer = client.get("/api/v1/jobs", headers={"authorization": f"Bearer {plain}"})
         assert answer.status_code == 200
         assert not any(each.done() for each in waiting), "they still wait for the issuer"

@@ -331,7 +331,7 @@ def test_a_slow_provider_holds_nobody_up(world: World, issuer: Issuer) -> None:
                 return client.get(f"{address}/api/v1/sign-in/oidc/callback", params={"state": state, "code": "c"})
 
         waiting = [pool.submit(returning, each, given["state"]) for each, given in zip(begun, sent, strict=True)]
-        assert issuer.asked.wait(30)
+        assert issuer.asked.wait(120)
         with httpx.Client(base_url=address, headers={"authorization": f"Bearer {token}"}, timeout=60) as client:
             assert client.get("/api/v1/jobs").status_code == 200
         assert not any(each.done() for each in waiting), "they still wait for the provider"

@@ -54,7 +54,7 @@ class OpenIdProvider:
 
     def stop(self) -> None:
         self._process.terminate()
-        self._process.wait(30)
+        self._process.wait(120)
         assert self._process.stdout is not None
         self._process.stdout.close()
         shutil.rmtree(self.folder)

@@ -50,7 +50,7 @@ def test_many_are_held_before_they_are_read(app: Penstock, boarding: Boarding, f
     go = threading.Event()
 
     def read() -> list[Claim]:
-        go.wait(10)
+        go.wait(200)
         return taken
 
     boarding.start()

@@ -56,13 +56,13 @@ def test_an_effect_of_a_run_that_lost_its_lease_is_undone(ledger: Penstock) -> N
     @ledger.job(key="pay")
     def pay(ctx: Context) -> None:
         inside.set()
-        go.wait(10)
+        go.wait(200)
         with ctx.transaction() as conn:
             conn.execute(text("INSERT INTO ledger VALUES ('x')"))
 
     job = pay.enqueue()
     with working(ledger) as worker:
-        assert inside.wait(10)
+        assert inside.wait(120)
         (control,) = worker.flight.under_way()
         ledger.queue.finish(control.claim, Failed("taken over", fatal=True))
         go.set()
@@ -170,7 +170,7 @@ def test_tails_and_artifacts_show_while_the_run_goes_on(app: Penstock, tmp_path:
         ctx.progress(1, 2, "half")
         ctx.artifact(made, kind="chart")
         ctx._control.report_tails("out so far", "err so far")
-        go.wait(10)
+        go.wait(200)
 
     with working(app):
         job = draw.enqueue()
@@ -191,9 +191,9 @@ def test_a_jobs_own_heartbeat_extends_its_lease(app: Penstock) -> None:
 
     @app.job(key="beat")
     def beat(ctx: Context) -> None:
-        go.wait(10)
+        go.wait(200)
         ctx.heartbeat()
-        done.wait(10)
+        done.wait(120)
 
     job = beat.enqueue()
     with working(app, lease=60):

@@ -17,7 +17,7 @@ def test_running_work_may_end_within_the_grace(app: Penstock) -> None:
 
     @app.job(key="slow")
     def slow() -> str:
-        go.wait(10)
+        go.wait(200)
         return "done"
 
     job = slow.enqueue()
@@ -98,7 +98,7 @@ def test_a_job_that_never_looks_is_left_behind_but_not_left_running(
 
     @app.job(key="deaf")
     def deaf() -> None:
-        go.wait(30)
+        go.wait(200)
 
     job = deaf.enqueue()
     worker = app.worker(concurrency=1).start()

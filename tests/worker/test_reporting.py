@@ -148,7 +148,7 @@ def test_claims_that_cannot_be_given_back_stay_and_run(app: Penstock) -> None:
     app.enqueue_many("note", [{"i": i} for i in range(600)])
     try:
         with working(app, concurrency=1, lease=LEASE) as worker:
-            assert stuck.wait(30)
+            assert stuck.wait(120)
             eventually(lambda: worker.pump.failures > 1, what="failing to give back")
             failpoints.disarm()
             go.set()

@@ -120,7 +120,7 @@ def test_is_seen_while_it_works_and_gone_afterwards(app: Penstock) -> None:
 
     @app.job(key="hold")
     def hold() -> None:
-        release.wait(10)
+        release.wait(200)
 
     job = hold.enqueue()
     with working(app, concurrency=3, keys=["hold"]) as worker:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import replace
 from uuid import UUID
 
@@ -51,8 +50,12 @@ def require_room(ground: Ground, tx: Tx | None, tenant_id: UUID, jobs: int) -> N
             return
         if limit > CHEAP and now - known.at < REFUSE_SECONDS and known.counted >= limit:
             raise QuotaExceeded("queued_jobs", QUOTAS["queued_jobs"], limit, known.counted, jobs)
-    with ground.db.read() if tx is None else nullcontext(tx) as reading:
-        counted = quotas.queued(reading, tenant_id, limit + 1)
+    most = limit + 1
+    counted = (
+        ground.db.look(lambda own: quotas.queued(own, tenant_id, most))
+        if tx is None
+        else quotas.queued(tx, tenant_id, most)
+    )
     fits = counted + jobs <= limit
     ground.queued[tenant_id] = Queued(counted, now, jobs if fits else 0)
     if not fits:

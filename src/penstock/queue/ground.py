@@ -82,11 +82,7 @@ class Ground:
             return known
         if not isinstance(slug, str) or not slug.isprintable():
             raise UnknownTenant(str(slug))
-        if tx is None:
-            with self.db.read() as tx:
-                found = tenants.by_slug(tx, slug)
-        else:
-            found = tenants.by_slug(tx, slug)
+        found = self.db.look(lambda own: tenants.by_slug(own, slug)) if tx is None else tenants.by_slug(tx, slug)
         if found is None:
             raise UnknownTenant(slug)
         self._tenants[slug] = found.id
@@ -107,10 +103,7 @@ class Ground:
         return None if until < time.monotonic() else own
 
     def _own_bounds(self, tenant_id: UUID, tx: Tx | None) -> Bounds:
-        if tx is not None:
-            return quotas.bounds(tx, tenant_id)
-        with self.db.read() as tx:
-            return quotas.bounds(tx, tenant_id)
+        return self.db.look(lambda own: quotas.bounds(own, tenant_id)) if tx is None else quotas.bounds(tx, tenant_id)
 
     def forget_bounds(self) -> None:
         self._bounds.clear()

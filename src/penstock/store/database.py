@@ -381,13 +381,19 @@ class Database:
 
         `work` is also called again when it needed something that takes long to compute: see `core.outside`.
         """
-        return transacting(lambda: self._transact(work, retry_disconnects, patient))
+        return transacting(lambda: self._persistently(lambda: self.write(patient=patient), work, retry_disconnects))
 
-    def _transact(self, work: Callable[[Tx], T], retry_disconnects: bool, patient: bool) -> T:
+    def look(self, work: Callable[[Tx], T]) -> T:
+        """Run `work` in a read transaction, again when its connection was lost: to read twice does no harm."""
+        return self._persistently(self.read, work, True)
+
+    def _persistently(
+        self, begin: Callable[[], AbstractContextManager[Tx]], work: Callable[[Tx], T], retry_disconnects: bool
+    ) -> T:
         began = time.monotonic()
         for attempt in range(MAX_TRIES):
             try:
-                with self.write(patient=patient) as tx:
+                with begin() as tx:
                     return work(tx)
             except Exception as error:
                 cause = _cause(error)

@@ -271,6 +271,8 @@ class Pump(Service):
         oldest = next((c for c in self._flight.every() if c.started_at is None), None)
         if oldest is None or time.monotonic() - oldest.claimed_at < STALE_BUFFER_SECONDS:
             return
+        if self._flight.coming:
+            return  # what is given back before the next batch has boarded would come after it
         if len(self._flight.under_way()) >= self._offer.concurrency:
             self.pace.stalled()
             self.give_back()
