@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -127,3 +129,17 @@ def test_why_names_no_worker_of_another_tenant(world: World) -> None:
     waiting = world.penstock.enqueue("echo", {}, tenant="acme")
     why = world.client("viewer").get(f"{API}/jobs/{waiting.id}/why")
     assert why.json()["reason"] == "no_worker" and "bolts" not in why.text
+
+
+def test_first_claims_at_once_are_of_one_worker(world: World) -> None:
+    """Two requests of a worker that nobody knew: neither fails, and there is one row."""
+    together = threading.Barrier(8)
+
+    def first(_: int) -> list[dict[str, Any]]:
+        with world.client("worker") as client:
+            together.wait()
+            return claim(client)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(first, range(8))) == [[]] * 8
+    assert len([row for row in rows(world) if row["id"].endswith(HTTP_WORKER)]) == 1

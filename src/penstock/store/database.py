@@ -429,7 +429,7 @@ class Database:
         return self.engine.url.database or None if self.dialect.name == "sqlite" else None
 
     def close(self) -> None:
-        for leave in self.before_close:
+        for leave in list(self.before_close):  # some take themselves off the list
             leave()
         while self._at_hand:
             self._at_hand.pop()[1].close()
