@@ -34,6 +34,8 @@ from penstock.store.database import Database
 from penstock.store.schema import upgrade
 
 BAR = 1.5
+FROM = "127.0.0.1"
+"""The address that requests come from. The attacker has another."""
 TAGS = {"type": "object", "properties": {"tags": {"type": "array", "items": {"type": "string"}}}}
 HEAD = (
     "authorization: Bearer {token}\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n"
@@ -48,7 +50,7 @@ def request(method: str, path: str, token: str, body: Any = None, *, close: bool
 
 async def ask(port: int, asked: bytes) -> int:
     """The status, once the whole answer has come."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(FROM, 0))
     try:
         writer.write(asked)
         status = (await reader.readline()).split()
@@ -78,7 +80,7 @@ async def reservations(port: int, tokens: dict[str, str]) -> None:
 
 
 async def heads(port: int, _tokens: dict[str, str]) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(FROM, 0))
     writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n")
     with suppress(OSError):
         await reader.read()
@@ -94,8 +96,8 @@ async def flood(port: int, tokens: dict[str, str]) -> None:
     await _not_too_often(ask(port, request("GET", "/jobs?limit=200", tokens["viewer"])), 0.2)
 
 
-async def _not_too_often(work: Awaitable[int], seconds: float = 1.0) -> None:
-    """An attacker that is refused at once tries again a second later; one that hammers is `flood`."""
+async def _not_too_often(work: Awaitable[int], seconds: float = 5.0) -> None:
+    """An attacker that is refused at once tries again when it was told to; one that hammers is `flood`."""
     began = time.monotonic()
     await work
     await asyncio.sleep(max(0.0, seconds - (time.monotonic() - began)))
@@ -193,7 +195,7 @@ def measure(url: str, seconds: float, only: list[str]) -> list[tuple[str, float,
             usual, _ = asyncio.run(probe(port, beta, seconds))
             args = ("-m", "bench.walls", "--attack", name, "--port", str(port), "--tokens", json.dumps(tokens["alpha"]))
             with process(*args, url=url):
-                time.sleep(3)
+                time.sleep(8)  # until all of it is there
                 during, bad = asyncio.run(probe(port, beta, seconds))
                 bad += not _is_ready(port)
             rows.append((ATTACKS[name][2], p95(usual), p95(during), bad))
@@ -269,6 +271,8 @@ def main() -> None:
     if given.attack:
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 8192), most))
+        global FROM
+        FROM = "127.0.0.2"
         asyncio.run(attack(given.attack, given.port, given.tokens))
         return
     if given.url:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,10 @@ from penstock.cli._common import AppPath, DatabaseUrl, err, keep_secrets, open_a
 from penstock.cli._logs import configure_logs
 from penstock.core.errors import InvalidInput
 from penstock.queue.access import console, ensure_bootstrap, sign_in_code
+
+TURN_SECONDS = 0.0005
+"""How long one thread may keep the interpreter while another waits for it. By default it is ten times as long, and a request that meets
+one that computes would wait for that many times."""
 
 Host = Annotated[str, typer.Option(envvar="PENSTOCK_HOST", help="The address to listen on.")]
 Port = Annotated[int, typer.Option(envvar="PENSTOCK_PORT", min=0, max=65535, help="The port; 0 takes a free one.")]
@@ -129,6 +134,7 @@ class Server:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._heard)
             signal.signal(signal.SIGINT, self._heard)
+        sys.setswitchinterval(min(sys.getswitchinterval(), TURN_SECONDS))
         try:
             self._server.run(sockets=[self._socket])
         finally:

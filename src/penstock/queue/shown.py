@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 from penstock.core.marks import NO_MARKS, Marks, marks_of
@@ -15,6 +16,7 @@ from penstock.core.redact import Redactor, secrets_in
 from penstock.queue.ground import Ground
 from penstock.store import definitions, jobs
 from penstock.store.database import Tx
+from penstock.store.faults import is_outage
 
 FRESH_SECONDS = 1.0
 """How long a worker relies on what it read of a definition's marks."""
@@ -78,20 +80,44 @@ def secrets_of_jobs(tx: Tx, ids: Collection[UUID]) -> list[str]:
 
 
 class ClaimSecrets:
-    """The secrets of a claim's params, as a worker knows them. Reads a definition's marks at most once a second."""
+    """The secrets of a claim's params, as a worker knows them. Reads a definition's marks at most once a second.
+
+    A run must not fail because the database is away: then the marks that were read last count, and where none were, every value
+    among the params is taken for a secret.
+    """
 
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
         self._known: dict[UUID, tuple[float, Marks]] = {}
 
     def __call__(self, claim: Claim) -> list[str]:
-        marked = [] if claim.definition_id is None else self._marks(claim.definition_id).texts(claim.params)
-        return [*secrets_of_claim(claim), *marked]
+        if claim.definition_id is None:
+            return secrets_of_claim(claim)
+        marks = self._marks(claim.definition_id)
+        return [*secrets_of_claim(claim), *(_values(claim.params) if marks is None else marks.texts(claim.params))]
 
-    def _marks(self, definition_id: UUID) -> Marks:
+    def _marks(self, definition_id: UUID) -> Marks | None:
         now = time.monotonic()
         known = self._known.get(definition_id)
         if known is None or now - known[0] > FRESH_SECONDS:
-            with self._ground.db.read() as tx:
-                known = self._known[definition_id] = now, marks_for(tx, [definition_id])[definition_id]
+            try:
+                with self._ground.db.read() as tx:
+                    found = marks_for(tx, [definition_id])[definition_id]
+            except Exception as error:
+                if not is_outage(error):
+                    raise
+                return None if known is None else known[1]
+            known = self._known[definition_id] = now, found
         return known[1]
+
+
+def _values(value: Any) -> Iterator[str]:
+    """Every text and number in a JSON value."""
+    if isinstance(value, Mapping):
+        for each in value.values():
+            yield from _values(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _values(each)
+    elif value is not None and not isinstance(value, bool):
+        yield str(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -9,30 +10,35 @@ from penstock.core.errors import NotFound
 from penstock.core.masking import hidden_job
 from penstock.core.nouns import Job, Why
 from penstock.core.status import JobStatus, WaitsFor
-from penstock.core.worker_names import masked, shown
+from penstock.core.worker_names import masked, own_name, shown
 from penstock.queue.ground import Ground
 from penstock.queue.shown import marks_for
 from penstock.store import definitions, jobs, reservations, tenants
 from penstock.store import why as facts
 from penstock.store.database import Tx
 
+Name = Callable[[str], str]
+"""How a worker is called by whoever is told."""
 SHOWN = 5
 """How many jobs that hold a limit are named."""
 
 
-def why(ground: Ground, tenant_id: UUID, job_id: UUID) -> Why:
+def why(ground: Ground, tenant_id: UUID, job_id: UUID, *, for_tenant: bool = False) -> Why:
+    """Tell why a job is not running, or why it ended as it did. `for_tenant` says nothing of the operator's machines."""
+    name = (lambda worker: shown(tenant_id, worker)) if for_tenant else (lambda worker: own_name(tenant_id, worker))
     with ground.db.read() as tx:
         job = jobs.get(tx, tenant_id, job_id)
         if job is None:
             raise NotFound("job", job_id)
         job = hidden_job(job, marks_for(tx, [job.definition_id])[job.definition_id])  # the sentence quotes its error
-        told = _waiting(ground, tx, job) if job.status is JobStatus.QUEUED else _moved(tx, job)
-    # The tenant is told, and the machines are the operator's
+        told = _waiting(ground, tx, job, name) if job.status is JobStatus.QUEUED else _moved(tx, job, name)
+    if not for_tenant:
+        return told
     plain = {name: masked(tenant_id, fact) if isinstance(fact, str) else fact for name, fact in told.facts.items()}
     return Why(masked(tenant_id, told.sentence), told.reason, plain)
 
 
-def _waiting(ground: Ground, tx: Tx, job: Job) -> Why:
+def _waiting(ground: Ground, tx: Tx, job: Job, name: Name) -> Why:
     now = tx.time()
     if job.waits_for is WaitsFor.GROUP:
         before = facts.predecessor(tx, job)
@@ -64,7 +70,7 @@ def _waiting(ground: Ground, tx: Tx, job: Job) -> Why:
     return Why(
         f"It is next after {ahead} other job(s); {len(offering)} worker(s) offer it.",
         "in_line",
-        {"ahead": ahead, "workers": [shown(job.tenant_id, each) for each in offering]},
+        {"ahead": ahead, "workers": [name(each) for each in offering]},
     )
 
 
@@ -94,16 +100,13 @@ def _names(ids: list[UUID]) -> str:
     return ", ".join(str(i) for i in ids) or "none yet"
 
 
-def _worker(job: Job) -> str:
-    return "a worker" if job.claimed_by is None else shown(job.tenant_id, job.claimed_by)
-
-
-def _moved(tx: Tx, job: Job) -> Why:
+def _moved(tx: Tx, job: Job, name: Name) -> Why:
     told: dict[str, Any] = {"status": str(job.status), "attempt_no": job.attempt_no, "max_attempts": job.max_attempts}
     if job.status is JobStatus.RUNNING:
         asked = " It was asked to stop." if job.cancel_requested_at else ""
+        worker = "a worker" if job.claimed_by is None else name(job.claimed_by)
         return Why(
-            f"It is running on {_worker(job)}, attempt {job.attempt_no} of {job.max_attempts}.{asked}",
+            f"It is running on {worker}, attempt {job.attempt_no} of {job.max_attempts}.{asked}",
             "running",
             told,
         )

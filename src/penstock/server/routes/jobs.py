@@ -20,6 +20,7 @@ from penstock.core.wire.base import MAX_INT32
 from penstock.queue import enqueue, observe, order
 from penstock.queue.enqueue import Options
 from penstock.queue.shown import marks_for, shown_runs
+from penstock.queue.why import why
 from penstock.server.calls import Call, Unit
 from penstock.server.queries import JobListQuery, cursor_of, from_cursor, where
 from penstock.server.routing import Caller, Routes
@@ -202,7 +203,7 @@ def list_chain(call: Caller, job_id: UUID) -> wire.JobList:
 @routes.get("/jobs/{job_id}/why", Need.VIEW)
 def explain_job(call: Caller, job_id: UUID) -> wire.Why:
     """Why it is not running, or why it ended as it did."""
-    found = call.jobs().why(job_id)
+    found = why(call.ground, call.tenant_id, job_id, for_tenant=True)
     return wire.Why(sentence=found.sentence, reason=found.reason, facts=dict(found.facts))
 
 
