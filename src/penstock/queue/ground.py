@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from typing import TypeVar
 from uuid import UUID
 
 from penstock.core.config import Config
@@ -19,6 +19,8 @@ from penstock.core.quota import FREE, Bounds
 from penstock.store import definitions, queues, quotas, tenants
 from penstock.store.database import Database, Tx
 from penstock.store.hot import Gate
+
+T = TypeVar("T")
 
 TENANT_SECONDS = 5.0
 """How long the id of a slug is remembered: a tenant may be deleted, and its slug given to another."""
@@ -82,7 +84,7 @@ class Ground:
             return known
         if not isinstance(slug, str) or not slug.isprintable():
             raise UnknownTenant(str(slug))
-        found = self.db.look(lambda own: tenants.by_slug(own, slug)) if tx is None else tenants.by_slug(tx, slug)
+        found = self._read(tx, lambda reading: tenants.by_slug(reading, slug))
         if found is None:
             raise UnknownTenant(slug)
         self._tenants[slug] = found.id
@@ -103,7 +105,7 @@ class Ground:
         return None if until < time.monotonic() else own
 
     def _own_bounds(self, tenant_id: UUID, tx: Tx | None) -> Bounds:
-        return self.db.look(lambda own: quotas.bounds(own, tenant_id)) if tx is None else quotas.bounds(tx, tenant_id)
+        return self._read(tx, lambda reading: quotas.bounds(reading, tenant_id))
 
     def forget_bounds(self) -> None:
         self._bounds.clear()
@@ -127,8 +129,7 @@ class Ground:
         """Raise unless the queue exists: jobs in a queue whose name was mistyped would wait forever."""
         if name in self.known_queues:
             return
-        with self._reading(tx) as reading:
-            found = queues.names(reading)
+        found = self._read(tx, queues.names)
         if name not in found:
             raise InvalidInput(
                 f"There is no queue {name!r}. A queue is created by a definition that names it, by a worker that serves it, or by "
@@ -150,17 +151,18 @@ class Ground:
         if remembered is not None and not fresh:
             return remembered
         self.forget_definition(tenant_id, key)
-        with self._reading(tx) as reading:
-            found = definitions.by_key(reading, tenant_id, key)
-            if found is None:
-                raise UnknownDefinition(key, [d.key for d in definitions.visible(reading, tenant_id)])
+        found = self._read(tx, lambda reading: definitions.by_key(reading, tenant_id, key))
+        if found is None:
+            known_keys = self._read(tx, lambda reading: [d.key for d in definitions.visible(reading, tenant_id)])
+            raise UnknownDefinition(key, known_keys)
         if not found.is_active:
             raise DefinitionArchived(key)
         known = self._definitions[tenant_id, key] = found, self.validator_of(found)
         return known
 
-    def _reading(self, tx: Tx | None) -> AbstractContextManager[Tx]:
-        return self.db.read() if tx is None else nullcontext(tx)
+    def _read(self, tx: Tx | None, work: Callable[[Tx], T]) -> T:
+        """Read in the transaction that is open, or in one of its own."""
+        return self.db.look(work) if tx is None else work(tx)
 
     def marks(self, tenant_id: UUID, key: str) -> Marks:
         """What the definition's schema marks as secret, as it is remembered: for a job that was just written by it."""
