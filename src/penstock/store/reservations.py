@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, or_, select, text, update
+from sqlalchemy import func, not_, or_, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql import ColumnElement
 
@@ -41,7 +41,7 @@ def take(tx: Tx, tenant_id: UUID, reserved_by: str, expires_in: float) -> Reserv
 
 def active(tx: Tx, tenant_id: UUID) -> Reservation | None:
     query = select(reservations).where(
-        reservations.c.tenant_id == tenant_id, reservations.c.status == "active", reservations.c.expires_at > tx.now
+        reservations.c.tenant_id == tenant_id, reservations.c.status == "active", not_(_over(tx))
     )
     row = tx.run(query).mappings().first()
     return rows.reservation(row) if row else None
