@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import json
 import os
+import random
 import resource
 import statistics
 import subprocess
@@ -85,7 +86,7 @@ async def heads(port: int, _tokens: dict[str, str]) -> None:
     with suppress(OSError):
         await reader.read()
     writer.close()
-    await asyncio.sleep(1)
+    await asyncio.sleep(random.uniform(3, 7))
 
 
 async def streams(port: int, tokens: dict[str, str]) -> None:
@@ -100,7 +101,7 @@ async def _not_too_often(work: Awaitable[int], seconds: float = 5.0) -> None:
     """An attacker that is refused at once tries again when it was told to; one that hammers is `flood`."""
     began = time.monotonic()
     await work
-    await asyncio.sleep(max(0.0, seconds - (time.monotonic() - began)))
+    await asyncio.sleep(max(0.0, seconds * random.uniform(0.6, 1.4) - (time.monotonic() - began)))
 
 
 ATTACKS: dict[str, tuple[Callable[[int, dict[str, str]], Awaitable[None]], int, str]] = {
@@ -117,6 +118,7 @@ async def attack(name: str, port: int, tokens: dict[str, str]) -> None:
     once, number, _ = ATTACKS[name]
 
     async def again() -> None:
+        await asyncio.sleep(random.uniform(0, 5))
         while True:
             try:
                 await once(port, tokens)

@@ -218,12 +218,11 @@ def _redefined(app: Penstock) -> None:
     app.define("sized", arg_schema={**SCHEMA, "title": "another"}, priority=7)
 
 
+@pytest.mark.parametrize("backend", ["sqlite"])  # on PostgreSQL joining takes no lock
 def test_a_joined_connection_is_not_begun_before_the_params_are_checked(
-    url: str, watch: Watch, clock: ManualClock, backend: str
+    url: str, watch: Watch, clock: ManualClock
 ) -> None:
     """On SQLite joining takes the write lock if the caller has no transaction yet."""
-    if backend != "sqlite":
-        pytest.skip("joining takes no lock on PostgreSQL")
     engine = sa.create_engine(url)
     with Penstock(url, clock=clock) as app, engine.connect() as caller:
         app.define("sized", arg_schema=SCHEMA)
