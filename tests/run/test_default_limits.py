@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import resource
+import subprocess
+import sys
 from pathlib import Path
 from uuid import uuid4
 
@@ -11,10 +13,12 @@ import pytest
 
 from penstock.core.outcomes import Failed, Succeeded
 from penstock.run import log_room
+from penstock.run.cgroup import Cells
 from penstock.run.limits import FILE_MB, MB, OPEN_FILES, PROCESSES
 from penstock.run.log_room import LogRoom, make_room
 from tests.run.support import Desk, claim
-from tests.run.test_command_runner import machine, python, runner, shell
+from tests.run.test_command_runner import cgroups_usable, machine, python, runner, shell
+from tests.support.waiting import eventually
 
 __all__ = ["machine"]
 
@@ -47,6 +51,26 @@ def test_the_commands_file_says_how_many_processes_there_may_be() -> None:
     assert isinstance(few, Failed) and ("more than 10 processes" in few.error or os.getuid() != 0)
     some = shell("for i in 1 2 3 4 5 6 7 8; do sleep 0.5 & done; wait")
     assert isinstance(some, Succeeded)
+
+
+@pytest.mark.skipif(not cgroups_usable(), reason="no control group may be made here")
+def test_what_was_forked_before_its_parent_came_into_the_group_is_in_it() -> None:
+    cells = Cells()
+    cell = cells.take()
+    assert cell is not None
+    early = subprocess.Popen([sys.executable, "-c", FORKS % 3], stdout=subprocess.PIPE)
+    assert early.stdout is not None
+    try:
+        assert early.stdout.readline() == b"3\n", "all were forked"
+        assert cell.enter(early.pid)
+        assert cell.count() == 4
+    finally:
+        cell.kill()
+        early.wait(60)
+        early.stdout.close()
+        eventually(lambda: not cell.populated(), what="an empty group")
+        cells.give_back(cell)
+        cells.close()
 
 
 def test_a_command_has_limits_that_nobody_asked_for() -> None:

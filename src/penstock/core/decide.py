@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from penstock.core.chance import chance
 from penstock.core.errors import InvalidInput
 from penstock.core.outcomes import NOTHING, Canceled, Evidence, Failed, Outcome, Skipped, Snoozed, Succeeded, TimedOut
 from penstock.core.status import JobStatus, RetryMode, RunStatus
@@ -30,7 +30,7 @@ class RetryPolicy:
     cap: float = 3600.0
     jitter: float = 0.25
 
-    def delay(self, attempt_no: int, rng: Callable[[], float] = random.random) -> float:
+    def delay(self, attempt_no: int, rng: Callable[[], float] = chance.random) -> float:
         exponent = min(max(attempt_no - 1, 0), 64)
         wait = min(self.cap, self.base * self.factor**exponent)
         return wait * (1 + self.jitter * (2 * rng() - 1))
@@ -105,7 +105,7 @@ class Resolution:
     evidence: Evidence = NOTHING
 
 
-def decide(attempt: Attempt, outcome: Outcome, rng: Callable[[], float] = random.random) -> Resolution:
+def decide(attempt: Attempt, outcome: Outcome, rng: Callable[[], float] = chance.random) -> Resolution:
     match outcome:
         case Succeeded(result, evidence):
             return Resolution(RunStatus.SUCCEEDED, JobStatus.SUCCEEDED, result=result, evidence=evidence)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from penstock.core.chance import chance
 from penstock.pipeline.ahead import Ahead
 from penstock.pipeline.attempt import commit, run_make
 from penstock.pipeline.errors import DuplicateError
@@ -37,7 +37,7 @@ def list_keys(table: AutoPopulate, options: Options, tried: set[tuple[Any, ...]]
     if options.order == "reverse":
         keys.reverse()
     elif options.order == "random":
-        random.shuffle(keys)
+        chance.shuffle(keys)
     return keys
 
 

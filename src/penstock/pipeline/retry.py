@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass
 
 from sqlalchemy.exc import DBAPIError
 
+from penstock.core.chance import chance
 from penstock.core.errors import DatabaseLocked, DatabaseUnavailable
 from penstock.pipeline.config import config
 from penstock.pipeline.errors import InputChanged, TransientError
@@ -34,7 +34,7 @@ class RetryPolicy:
         if attempts >= limit or not self._may_heal(error):
             return None
         base = self.delay if self.delay is not None else config["jobs.retry_delay"]
-        return float(min(3600.0, base * 2 ** (attempts - 1)) * (0.5 + random.random() / 2))
+        return float(min(3600.0, base * 2 ** (attempts - 1)) * (0.5 + chance.random() / 2))
 
     def _may_heal(self, error: BaseException) -> bool:
         if isinstance(error, (*TRANSIENT, *self.errors)):

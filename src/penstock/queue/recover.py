@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
 from functools import partial
 from typing import Any
 from uuid import UUID
 
+from penstock.core.chance import chance
 from penstock.core.decide import Lost, lost_run
 from penstock.core.outcomes import Canceled, Failed, Outcome, Skipped, Succeeded, TimedOut
 from penstock.core.status import RetryMode
@@ -116,7 +116,7 @@ def _outcome_of_lost(row: Any, kind: Lost) -> Failed:
     when = " before it had reported the end of this run" if kind is Lost.UNREPORTED else ""
     return Failed(
         f"{CRASH_RECOVERY} its worker {row.claimed_by} vanished{when}{why}",
-        delay=random.random() * MAX_JITTER,
+        delay=chance.random() * MAX_JITTER,
         crashed=kind is Lost.UNDER_WAY,
         suspect=True,
     )

@@ -26,14 +26,15 @@ class Cell:
             _write(f"{path}/pids.max", str(TASKS))
 
     def enter(self, pid: int) -> bool:
-        """Put a process that has just been started into it; what it forks from now on is in it too."""
+        """Put a process that has just been started into it, with what it has forked already; what it forks from now on is in it
+        too."""
         try:
             os.write(self._members, str(pid).encode())
         except ProcessLookupError:
             return True  # gone already
         except OSError:
             return False
-        return True
+        return all(self.enter(child) for child in _children(pid))
 
     @property
     def enter_first(self) -> list[str]:
@@ -127,6 +128,14 @@ def _make_base() -> str | None:
     with contextlib.suppress(OSError):
         _write(f"{base}/cgroup.subtree_control", "+pids")
     return base
+
+
+def _children(pid: int) -> list[int]:
+    """The processes that a process has forked, where the kernel tells."""
+    try:
+        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except (OSError, ValueError):
+        return []
 
 
 def _write(path: str, text: str) -> None:

@@ -7,7 +7,6 @@ table by knocking. The same thread seals the hash chains and goes on with deleti
 
 from __future__ import annotations
 
-import random
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from penstock.core.access import Outcome, Principal
+from penstock.core.chance import chance
 from penstock.core.forwarded import counted_as
 from penstock.queue import audit, erase
 from penstock.queue.ground import Ground
@@ -127,7 +127,7 @@ class AuditLog(Service):
     # On our own thread.
 
     def pause(self) -> float:
-        return 0.05 if self._woken else SECONDS * (0.5 + random.random())
+        return 0.05 if self._woken else SECONDS * (0.5 + chance.random())
 
     def step(self) -> None:
         self._woken = False

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 import threading
 import time
 from collections import Counter, deque
@@ -26,6 +25,7 @@ import structlog
 from starlette.requests import Request
 
 from penstock.core.access import Principal
+from penstock.core.chance import chance
 from penstock.core.errors import PenstockError
 from penstock.server.problems import Problem
 from penstock.store.database import Database
@@ -326,4 +326,4 @@ async def _disconnected(request: Request) -> None:
 
 def _spread(poll: float) -> float:
     """The time of the next poll, such that the lines do not come all at once."""
-    return time.monotonic() + poll * (0.75 + random.random() / 2)
+    return time.monotonic() + poll * (0.75 + chance.random() / 2)

@@ -7,7 +7,6 @@ store verb takes: a connection, the time, and the dialect's own statements.
 from __future__ import annotations
 
 import os
-import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +21,7 @@ from sqlalchemy import exc as sa_exc
 from sqlalchemy.engine import URL
 from sqlalchemy.sql import ColumnElement, Executable
 
+from penstock.core.chance import chance
 from penstock.core.cipher import KeyRing
 from penstock.core.clock import Clock
 from penstock.core.errors import DatabaseUnavailable, InvalidInput
@@ -406,7 +406,7 @@ class Database:
                     raise
                 if attempt == MAX_TRIES - 1 or time.monotonic() - began > patience:
                     raise
-            time.sleep(min(2.0, 0.01 * 2**attempt) * random.random())
+            time.sleep(min(2.0, 0.01 * 2**attempt) * chance.random())
         raise AssertionError("unreachable")
 
     @contextmanager

@@ -4,7 +4,6 @@ one job when a person changes its time."""
 from __future__ import annotations
 
 import math
-import random
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from datetime import datetime
@@ -13,6 +12,7 @@ from uuid import UUID
 
 from sqlalchemy import Select, and_, bindparam, case, func, literal, or_, select, text, tuple_, union_all, update
 
+from penstock.core.chance import chance
 from penstock.core.position import place, step
 from penstock.core.status import JobStatus, WaitsFor
 from penstock.store import jobs as job_rows
@@ -129,7 +129,7 @@ def admit(tx: Tx) -> int:
         return 0
     taken_by_definition, taken_by_tenant = _taken(tx)
     tenants_waiting = Counter(scope.definition_id for scope in waiting)
-    random.shuffle(waiting)  # no tenant is always first
+    chance.shuffle(waiting)  # no tenant is always first
     admitted = 0
     for scope in waiting:
         free = BATCH if scope.tenant_active and not scope.paused else 0

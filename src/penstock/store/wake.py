@@ -5,7 +5,6 @@ Hearing nothing is therefore never wrong, only slow, and a worker polls beside i
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Collection
 from typing import Any, Protocol
@@ -13,6 +12,7 @@ from uuid import UUID
 
 from sqlalchemy import exists, or_, select, text
 
+from penstock.core.chance import chance
 from penstock.core.status import JobStatus, WaitsFor
 from penstock.store.database import Database, Tx
 from penstock.store.dialects import sqlite_file
@@ -135,7 +135,7 @@ class PostgresEar:
 
 
 def _later() -> float:
-    return time.monotonic() + PROBE_SECONDS * (0.75 + random.random() / 2)
+    return time.monotonic() + PROBE_SECONDS * (0.75 + chance.random() / 2)
 
 
 class SqliteEar:

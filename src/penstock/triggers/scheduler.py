@@ -3,12 +3,12 @@ of another, and one at a time does the work."""
 
 from __future__ import annotations
 
-import random
 import threading
 from datetime import datetime
 
 import structlog
 
+from penstock.core.chance import chance
 from penstock.core.errors import PenstockError
 from penstock.queue.ground import Ground
 from penstock.queue.identity import process_identity
@@ -38,7 +38,7 @@ class Scheduler:
     def __init__(self, ground: Ground, *, poll_seconds: float | None = None, holder: str | None = None) -> None:
         self.ground = ground
         self.poll_seconds = poll_seconds or ground.config.poll_seconds
-        self.holder = holder or f"{process_identity()}:{random.getrandbits(32):08x}"
+        self.holder = holder or f"{process_identity()}:{chance.getrandbits(32):08x}"
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -108,7 +108,7 @@ class Scheduler:
             except Exception as error:
                 failures += 1
                 _log.warning("scheduler.step_failed", error=str(error), failures=failures)
-                pause = random.uniform(0.5, 1.0) * min(30.0, 0.5 * 2 ** min(failures, 6))
+                pause = chance.uniform(0.5, 1.0) * min(30.0, 0.5 * 2 ** min(failures, 6))
             self._stopping.wait(pause)
 
     def _pause(self) -> float:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import random
 import socket
 import time
 from collections.abc import Mapping
 from typing import Any
 
+from penstock.core.chance import chance
 from penstock.core.version import VERSION
 from penstock.queue.ground import Ground
 from penstock.queue.recover import keep_house
@@ -41,7 +41,7 @@ class Presence(Service):
         }
 
     def pause(self) -> float:
-        return min(self._offer.lease_seconds / 3, 10.0) * (0.9 + random.random() / 5)
+        return min(self._offer.lease_seconds / 3, 10.0) * (0.9 + chance.random() / 5)
 
     def step(self) -> None:
         self._ground.db.transact(self._appear, retry_disconnects=True)
@@ -68,7 +68,7 @@ class Watchdog(Service):
         self._every = min(WATCH_SECONDS, lease_seconds / 3)
 
     def pause(self) -> float:
-        return self._every * (0.5 + random.random())
+        return self._every * (0.5 + chance.random())
 
     def step(self) -> None:
         started = time.monotonic()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import threading
 import time
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from uuid import UUID
 
+from penstock.core.chance import chance
 from penstock.queue.claim import Ready, claim_ready, make_ready, release
 from penstock.queue.ground import Ground
 from penstock.queue.record import Report
@@ -257,7 +257,7 @@ class Pump(Service):
         self._asking = max(self._offer.concurrency, 2 * taken)
         self.resting.set()
         now = time.monotonic()
-        wait = self._ground.config.poll_seconds * (0.75 + random.random() / 2)
+        wait = self._ground.config.poll_seconds * (0.75 + chance.random() / 2)
         if now - self._looked_ahead_at < LOOK_AHEAD_SECONDS:
             wait = min(wait, LOOK_AHEAD_SECONDS)
         else:

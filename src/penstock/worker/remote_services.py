@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import random
 import threading
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
+from penstock.core.chance import chance
 from penstock.core.wire import worker as wire
 from penstock.worker.heartbeat import ON_REQUEST
 from penstock.worker.remote_runs import Holding, RemoteControl
@@ -84,7 +84,7 @@ class RemoteHeartbeater(Service):
         return min(self._holding.lease_seconds / 4, 10.0)
 
     def pause(self) -> float:
-        return self.every_seconds * random.uniform(0.8, 1.0)
+        return self.every_seconds * chance.uniform(0.8, 1.0)
 
     def step(self) -> None:
         held = self._holding.to_extend()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from typing import Any, TypeVar
 
 import structlog
 
+from penstock.core.chance import chance
 from penstock.core.errors import DatabaseError, DatabaseReadOnly, DatabaseUnavailable
 from penstock.store.faults import is_disconnect, is_left
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 def full_jitter(failures: int, base: float = 0.1, most: float = MAX_BACKOFF) -> float:
     """How long to wait after so many failures in a row: anything up to a limit that doubles, so that a hundred
     workers do not come back together."""
-    return random.random() * min(most, base * float(2 ** min(failures, 16)))
+    return chance.random() * min(most, base * float(2 ** min(failures, 16)))
 
 
 PATIENCE_SECONDS = 30.0
