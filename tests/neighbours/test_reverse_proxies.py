@@ -93,8 +93,10 @@ def test_the_page_and_the_api_are_served_with_their_headers(world: World, proxy:
             assert each.headers.get_list("content-security-policy") == [page.headers["content-security-policy"]]
         made = client.post("/api/v1/jobs", json={"definition_key": "echo", "payload": {}})
         assert made.status_code == 201
-        large = client.post("/api/v1/jobs", content=b" " * 3_000_000, headers={"content-type": "application/json"})
-        assert large.status_code == 413
+        json = {"content-type": "application/json"}
+        # It is refused by its length, unread; what comes after the head of the answer may be lost with the rest of the body.
+        with client.stream("POST", "/api/v1/jobs", content=b" " * 3_000_000, headers=json) as large:
+            assert large.status_code == 413
 
 
 @pytest.mark.parametrize("program", ["nginx"], indirect=True)
