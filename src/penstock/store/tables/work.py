@@ -1,7 +1,17 @@
-"""The hot tables: jobs and runs. Every index here is paid for by each job; each has its reason.
+"""The hot tables. A job's state is the table that it is in, and nothing on the way is updated.
 
-No foreign key is checked on this path: `runs` and `jobs` are written by statements that copy the tenant and
-the definition from rows they read in the same transaction, and `doctor()` looks for strays.
+    jobs      what was asked for, written once; its params, priority and time may be edited while it waits
+    waiting   a job that cannot run yet: for its time, for its turn in a group, for a slot of a limit
+    ready     a job that can be claimed now, at its place
+    running   an open run: who has it, until when
+    runs      a closed run, inserted once. The last one of a job says what became of the job
+
+Enqueue writes `jobs` and `ready` or `waiting`; a claim moves `ready` to `running`; the end of a run moves `running` to `runs`, and to
+`waiting` if the job is tried again. What a job carries from table to table is in `CARRIED`. `job_view` shows a job with its state.
+
+Every index here is paid for by each job; each has its reason. What most jobs do not have (a group, a trigger, a dedupe key) is
+NULL and in partial indexes, so it costs the others nothing. No foreign key is checked on this path: the statements copy the tenant and the
+definition from rows that they read in the same transaction, and `doctor()` looks for strays.
 """
 
 from __future__ import annotations
@@ -14,154 +24,57 @@ from sqlalchemy import (
     ColumnElement,
     Index,
     Integer,
+    MetaData,
     PrimaryKeyConstraint,
     Table,
     Text,
     literal_column,
-    text,
 )
 
-from penstock.core.status import JobStatus, RetryMode, RunStatus, Source, WaitsFor
-from penstock.store.tables.base import check_filled, check_in, metadata, one_of, where
+from penstock.core.status import TERMINAL, RetryMode, RunStatus, Source, WaitsFor
+from penstock.store.tables.base import check_filled, check_in, metadata, where
 from penstock.store.types import Id, JsonDoc, UtcTime
 
+# First what is never NULL, and of that what has a fixed width: PostgreSQL finds those without walking through the row.
 jobs = Table(
     "penstock_jobs",
     metadata,
-    # First what is never NULL, and of that what has a fixed width: PostgreSQL finds those without walking through the row, which
-    # every update does for all that is in an index.
     Column("id", Id, primary_key=True),
     Column("tenant_id", Id, nullable=False),
     Column("root_id", Id, nullable=False),
     Column("scheduled_for", UtcTime, nullable=False),
     Column("created_at", UtcTime, nullable=False),
-    Column("queued_at", UtcTime, nullable=False),
-    Column("position", BigInteger, nullable=False),
     Column("priority", Integer, nullable=False),
-    Column("attempt_no", Integer, nullable=False, server_default=text("0")),
     Column("max_attempts", Integer, nullable=False),
-    Column("crashes", Integer, nullable=False, server_default=text("0")),
-    Column("claimable", Boolean, nullable=False),
-    Column("slot", Boolean, nullable=False, server_default=text("false")),
-    # How many of its attempts were given back, whether it was in a worker's hands when that died, and, while it runs, whether
-    # that run is known to have begun: a claim may wait in its worker's buffer. Said with writes that happen anyway.
-    Column("interruptions", Integer, nullable=False, server_default=text("0")),
-    Column("suspect", Boolean, nullable=False, server_default=text("false")),
-    Column("begun", Boolean, nullable=False, server_default=text("false")),
-    Column("status", Text, nullable=False),
     Column("queue", Text, nullable=False),
     Column("definition_key", Text, nullable=False),
     Column("retry_mode", Text, nullable=False),
     Column("source", Text, nullable=False),
     Column("params", JsonDoc, nullable=False),
     Column("definition_id", Id),
-    Column("waits_for", Text),
     Column("source_ref", Text),
     Column("dedupe_key", Text),
     Column("correlation_id", Text),
-    Column("started_at", UtcTime),
-    Column("finished_at", UtcTime),
     Column("retry_of", Id),
     Column("group_id", Id),
     Column("group_position", Integer),
     Column("trigger_id", Id),
     Column("tick_at", UtcTime),
-    Column("run_id", Id),
-    Column("claimed_by", Text),
-    Column("lease_expires_at", UtcTime),
-    Column("cancel_requested_at", UtcTime),
-    Column("progress", JsonDoc),
-    Column("result", JsonDoc),
-    Column("last_error", Text),
     Column("created_by", Text),
     Column("trace", JsonDoc),
-    check_in("status", JobStatus),
     check_in("source", Source),
     check_in("retry_mode", RetryMode),
-    check_in("waits_for", WaitsFor),
     check_filled("definition_key"),
     check_filled("queue"),
-    CheckConstraint("claimable = (status = 'queued' AND waits_for IS NULL)", name="claimable_is_queued_and_free"),
-    CheckConstraint("waits_for IS NULL OR status = 'queued'", name="only_queued_jobs_wait"),
-    CheckConstraint(
-        f"(finished_at IS NOT NULL) = ({one_of('status', 'succeeded', 'failed', 'canceled', 'dead_letter')})",
-        name="finished_exactly_if_terminal",
-    ),
-    CheckConstraint(
-        "(status = 'running') = (lease_expires_at IS NOT NULL) AND (status <> 'running' OR claimed_by IS NOT NULL)",
-        name="lease_exactly_if_running",
-    ),
-    CheckConstraint("status <> 'running' OR (run_id IS NOT NULL AND started_at IS NOT NULL)", name="running_has_a_run"),
-    CheckConstraint("attempt_no >= 0 AND attempt_no <= max_attempts", name="attempts_bounded"),
     CheckConstraint("max_attempts >= 1", name="max_attempts_positive"),
     CheckConstraint("(group_id IS NULL) = (group_position IS NULL)", name="group_has_position"),
-    CheckConstraint("finished_at IS NULL OR started_at IS NULL OR finished_at >= started_at", name="ends_after_start"),
     CheckConstraint("retry_of IS NULL OR retry_of <> id", name="not_its_own_retry"),
-    CheckConstraint("NOT slot OR status IN ('queued', 'running')", name="slot_only_while_active"),
-    postgresql_with={"fillfactor": "70"},
 )
-
-_claimable = where("claimable")
-
-
-# What a claim reads, in exactly its order; the key comes last so that a worker's filter is answered in the index.
-Index(
-    "ix_penstock_jobs_claim",
-    jobs.c.queue,
-    jobs.c.priority,
-    jobs.c.position,
-    jobs.c.queued_at,
-    jobs.c.id,
-    jobs.c.definition_key,
-    **_claimable,
-)
-# A tenant's last place in the queue, for the next enqueue.
-Index("ix_penstock_jobs_place", jobs.c.tenant_id, jobs.c.priority, jobs.c.position, **_claimable)
-# Lists: a tenant's jobs, newest first (ids grow with time), by status. What runs has an index of its own, and none here: a job
-# would come and go in both. `in_status` says what fits which.
-Index("ix_penstock_jobs_list", jobs.c.tenant_id, jobs.c.status, jobs.c.id, **where("status <> 'running'"))
-# What is running: lists, leases to check, and counts. As small as what the workers hold.
-Index("ix_penstock_jobs_running", jobs.c.tenant_id, jobs.c.id, **where("status = 'running'"))
-# What runs and is to stop, which every worker asks for each second. Most often empty.
-Index("ix_penstock_jobs_to_stop", jobs.c.claimed_by, **where("status = 'running' AND cancel_requested_at IS NOT NULL"))
-# What waits for its time, so that the future is never scanned.
-Index("ix_penstock_jobs_due", jobs.c.scheduled_for, jobs.c.id, **where("waits_for = 'time'"))
-# What waits for a slot or for a resume, in the order it will get one.
-Index(
-    "ix_penstock_jobs_waiting_for_slot",
-    jobs.c.definition_key,
-    jobs.c.tenant_id,
-    jobs.c.priority,
-    jobs.c.queued_at,
-    jobs.c.id,
-    **where("waits_for = 'limit'"),
-)
-# Who holds a slot of a limit.
-Index("ix_penstock_jobs_slots", jobs.c.definition_key, jobs.c.tenant_id, **where("slot"))
-Index(
-    "uq_penstock_jobs_active_dedupe",
-    jobs.c.tenant_id,
-    jobs.c.dedupe_key,
-    unique=True,
-    **where("dedupe_key IS NOT NULL AND status IN ('queued', 'running')"),
-)
+# A tenant's jobs, newest first (ids grow with time), whatever their state.
+Index("ix_penstock_jobs_list", jobs.c.tenant_id, jobs.c.id)
 Index("uq_penstock_jobs_retry_of", jobs.c.retry_of, unique=True, **where("retry_of IS NOT NULL"))
-# Jobs that a retry took over from, so that recovery can look for one whose retry is missing. Chains only.
-Index("ix_penstock_jobs_superseded", jobs.c.id, **where("status = 'failed'"))
-Index("ix_penstock_jobs_chain", jobs.c.root_id, jobs.c.attempt_no, **where("retry_of IS NOT NULL"))
+Index("ix_penstock_jobs_chain", jobs.c.root_id, **where("retry_of IS NOT NULL"))
 Index("ix_penstock_jobs_group", jobs.c.group_id, jobs.c.group_position, jobs.c.id, **where("group_id IS NOT NULL"))
-# A group's next member, whether one is under way, and whether one died: read when a member ends, whatever the group's size.
-Index(
-    "ix_penstock_jobs_waiting_for_group",
-    jobs.c.group_id,
-    jobs.c.group_position,
-    jobs.c.id,
-    **where("waits_for = 'group'"),
-)
-_MOVES_IN_GROUP = "group_id IS NOT NULL AND status IN ('queued', 'running') AND coalesce(waits_for, '') <> 'group'"
-_DIED_IN_GROUP = "group_id IS NOT NULL AND status IN ('canceled', 'dead_letter')"
-Index("ix_penstock_jobs_moves_in_group", jobs.c.group_id, **where(_MOVES_IN_GROUP))
-Index("ix_penstock_jobs_died_in_group", jobs.c.group_id, jobs.c.group_position, **where(_DIED_IN_GROUP))
 Index(
     "uq_penstock_jobs_tick",
     jobs.c.trigger_id,
@@ -170,42 +83,218 @@ Index(
     **where("tick_at IS NOT NULL AND retry_of IS NULL"),
 )
 Index("ix_penstock_jobs_trigger", jobs.c.trigger_id, jobs.c.id, **where("trigger_id IS NOT NULL"))
-# What overlap asks: what a schedule made and is not done yet.
-_ACTIVE_OF_TRIGGER = "trigger_id IS NOT NULL AND status IN ('queued', 'running')"
-Index("ix_penstock_jobs_active_of_trigger", jobs.c.trigger_id, **where(_ACTIVE_OF_TRIGGER))
 Index("ix_penstock_jobs_correlation", jobs.c.tenant_id, jobs.c.correlation_id, **where("correlation_id IS NOT NULL"))
 
+# The active job of a dedupe key: a row while that job waits, is ready or runs, and only for jobs that have such a key (P6).
+dedupe = Table(
+    "penstock_dedupe",
+    metadata,
+    Column("tenant_id", Id, nullable=False),
+    Column("dedupe_key", Text, nullable=False),
+    Column("job_id", Id, nullable=False),
+    PrimaryKeyConstraint("tenant_id", "dedupe_key"),
+    sqlite_with_rowid=False,
+)
+
+
+CARRIED = (
+    "job_id", "tenant_id", "queued_at", "priority", "attempt_no", "max_attempts", "crashes", "interruptions", "suspect", "queue",
+    "definition_key", "definition_id", "group_id", "trigger_id", "dedupe_key",
+)  # fmt: skip
+"""What a job carries from table to table. `attempt_no` counts the attempts so far, in `running` with the one under way; of them
+`interruptions` were cut short by no fault of the job, and `crashes` are those in a row that took their worker with them. A
+`suspect` was in a worker's hands when that died."""
+
+
+def _id_and_times() -> list[Column[object]]:
+    return [
+        Column("job_id", Id, nullable=False),
+        Column("tenant_id", Id, nullable=False),
+        Column("queued_at", UtcTime, nullable=False),
+    ]
+
+
+def _counts() -> list[Column[object]]:
+    return [
+        Column("priority", Integer, nullable=False),
+        Column("attempt_no", Integer, nullable=False),
+        Column("max_attempts", Integer, nullable=False),
+        Column("crashes", Integer, nullable=False),
+        Column("interruptions", Integer, nullable=False),
+        Column("suspect", Boolean, nullable=False),
+    ]
+
+
+def _names() -> list[Column[object]]:
+    return [
+        Column("queue", Text, nullable=False),
+        Column("definition_key", Text, nullable=False),
+        Column("definition_id", Id),
+        Column("group_id", Id),
+        Column("trigger_id", Id),
+        Column("dedupe_key", Text),
+    ]
+
+
+waiting = Table(
+    "penstock_waiting",
+    metadata,
+    *_id_and_times(),
+    *_counts(),
+    Column("reason", Text, nullable=False),
+    *_names(),
+    # When a job that waits for its time is due.
+    Column("until", UtcTime),
+    # Its turn in the group that it waits for.
+    Column("group_position", Integer),
+    PrimaryKeyConstraint("tenant_id", "job_id"),
+    check_in("reason", WaitsFor),
+    CheckConstraint("(reason = 'time') = (until IS NOT NULL)", name="until_exactly_if_time"),
+    CheckConstraint(
+        "reason <> 'group' OR (group_id IS NOT NULL AND group_position IS NOT NULL)", name="group_is_known"
+    ),
+    CheckConstraint("attempt_no >= 0 AND attempt_no < max_attempts", name="attempts_left"),
+    sqlite_with_rowid=False,
+)
+# What waits for its time, so that the future is never scanned.
+Index("ix_penstock_waiting_due", waiting.c.until, waiting.c.job_id, **where("reason = 'time'"))
+# What waits for a slot or for a resume, in the order it will get one.
+Index(
+    "ix_penstock_waiting_slot",
+    waiting.c.definition_key,
+    waiting.c.tenant_id,
+    waiting.c.priority,
+    waiting.c.queued_at,
+    waiting.c.job_id,
+    **where("reason = 'limit'"),
+)
+# A group's next member.
+Index(
+    "ix_penstock_waiting_turn",
+    waiting.c.group_id,
+    waiting.c.group_position,
+    waiting.c.job_id,
+    **where("reason = 'group'"),
+)
+# Whether a member of a group is on the move: waits for something other than its turn.
+_MOVES = "group_id IS NOT NULL AND reason <> 'group'"
+Index("ix_penstock_waiting_group", waiting.c.group_id, **where(_MOVES))
+# What overlap asks: what a schedule made and is not done yet.
+Index("ix_penstock_waiting_trigger", waiting.c.trigger_id, **where("trigger_id IS NOT NULL"))
+
+ready = Table(
+    "penstock_ready",
+    metadata,
+    *_id_and_times(),
+    # Since when it could have run.
+    Column("ready_at", UtcTime, nullable=False),
+    Column("position", BigInteger, nullable=False),
+    *_counts(),
+    # Whether it holds a slot of a limit.
+    Column("slot", Boolean, nullable=False),
+    *_names(),
+    PrimaryKeyConstraint("tenant_id", "job_id"),
+    CheckConstraint("attempt_no >= 0 AND attempt_no < max_attempts", name="attempts_left"),
+    sqlite_with_rowid=False,
+)
+# What a claim reads, in exactly its order; the key comes last so that a worker's filter is answered in the index.
+Index(
+    "ix_penstock_ready_claim",
+    ready.c.queue,
+    ready.c.priority,
+    ready.c.position,
+    ready.c.queued_at,
+    ready.c.job_id,
+    ready.c.definition_key,
+)
+# A tenant's last place in the queue, for the next enqueue.
+Index("ix_penstock_ready_place", ready.c.tenant_id, ready.c.priority, ready.c.position)
+# Who holds a slot of a limit.
+Index("ix_penstock_ready_slots", ready.c.definition_key, ready.c.tenant_id, **where("slot"))
+Index("ix_penstock_ready_group", ready.c.group_id, **where("group_id IS NOT NULL"))
+Index("ix_penstock_ready_trigger", ready.c.trigger_id, **where("trigger_id IS NOT NULL"))
+
+# One open run per job is the primary key (P4). As small as what the workers hold.
+running = Table(
+    "penstock_running",
+    metadata,
+    *_id_and_times(),
+    Column("run_id", Id, nullable=False),
+    Column("ready_at", UtcTime, nullable=False),
+    Column("started_at", UtcTime, nullable=False),
+    Column("lease_expires_at", UtcTime, nullable=False),
+    Column("position", BigInteger, nullable=False),
+    *_counts(),
+    Column("slot", Boolean, nullable=False),
+    # Whether the run is known to have begun: a claim may wait in its worker's buffer. Said with writes that happen anyway.
+    Column("begun", Boolean, nullable=False),
+    Column("worker_id", Text, nullable=False),
+    *_names(),
+    Column("pid", Integer),
+    Column("cancel_requested_at", UtcTime),
+    Column("progress", JsonDoc),
+    Column("stdout_tail", Text),
+    Column("stderr_tail", Text),
+    Column("artifacts", JsonDoc),
+    PrimaryKeyConstraint("job_id"),
+    CheckConstraint("attempt_no >= 1 AND attempt_no <= max_attempts", name="attempts_bounded"),
+    # Room for a heartbeat's new row on the same page, so that no index is written.
+    postgresql_with={"fillfactor": "80"},
+    sqlite_with_rowid=False,
+)
+# What is to stop, which every worker asks for each second. Most often empty.
+Index("ix_penstock_running_to_stop", running.c.worker_id, **where("cancel_requested_at IS NOT NULL"))
+Index("ix_penstock_running_group", running.c.group_id, **where("group_id IS NOT NULL"))
+Index("ix_penstock_running_trigger", running.c.trigger_id, **where("trigger_id IS NOT NULL"))
+
+_ENDED = sorted(status.value for status in TERMINAL)
 runs = Table(
     "penstock_runs",
     metadata,
     Column("job_id", Id, nullable=False),
-    Column("attempt_no", Integer, nullable=False),
-    Column("id", Id, nullable=False),
     Column("tenant_id", Id, nullable=False),
-    Column("status", Text, nullable=False),
-    Column("worker_id", Text, nullable=False),
+    Column("finished_at", UtcTime, nullable=False),
+    Column("attempt_no", Integer, nullable=False),
+    Column("max_attempts", Integer, nullable=False),
+    # NULL where a job ended without a run, canceled before an attempt: this row only says so, in the place of that attempt.
+    Column("id", Id),
+    Column("started_at", UtcTime),
+    Column("status", Text),
+    Column("worker_id", Text),
+    # What became of the job, in the row of its last run; NULL in those before it.
+    Column("job_status", Text),
     Column("pid", Integer),
     Column("definition_id", Id),
-    Column("started_at", UtcTime, nullable=False),
-    Column("finished_at", UtcTime),
     Column("exit_code", Integer),
     Column("error", Text),
+    Column("result", JsonDoc),
+    Column("progress", JsonDoc),
+    Column("cancel_requested_at", UtcTime),
     # NULL means: as the job's params now. Written before a queued job with earlier runs is changed.
     Column("params_snapshot", JsonDoc),
     Column("stdout_tail", Text),
     Column("stderr_tail", Text),
     Column("artifacts", JsonDoc),
     Column("log_path", Text),
+    Column("group_id", Id),
     PrimaryKeyConstraint("job_id", "attempt_no"),
-    check_in("status", RunStatus),
-    CheckConstraint("(status = 'running') = (finished_at IS NULL)", name="finished_exactly_if_ended"),
-    CheckConstraint("finished_at IS NULL OR finished_at >= started_at", name="ends_after_start"),
-    CheckConstraint("status <> 'running' OR exit_code IS NULL", name="running_has_no_exit_code"),
+    check_in("status", tuple(status.value for status in RunStatus if status is not RunStatus.RUNNING)),
+    check_in("job_status", tuple(_ENDED)),
     CheckConstraint("attempt_no >= 1", name="attempt_no_positive"),
-    postgresql_with={"fillfactor": "70"},
+    CheckConstraint("finished_at >= started_at", name="ends_after_start"),
+    CheckConstraint(
+        "(id IS NULL) = (started_at IS NULL) AND (id IS NULL) = (status IS NULL) AND (id IS NULL) = (worker_id IS NULL)",
+        name="whole_or_no_run",
+    ),
+    CheckConstraint("id IS NOT NULL OR job_status IS NOT NULL", name="says_something"),
 )
-# At most one open run per job (P4), and the open runs alone.
-Index("uq_penstock_runs_open", runs.c.job_id, unique=True, **where("status = 'running'"))
+# What has ended: lists, newest first, and counts, by status.
+Index("ix_penstock_runs_ended", runs.c.tenant_id, runs.c.job_status, runs.c.job_id, **where("job_status IS NOT NULL"))
+# Jobs that a retry took over from, so that recovery can look for one whose retry is missing. Chains only.
+Index("ix_penstock_runs_superseded", runs.c.job_id, **where("job_status = 'failed'"))
+# Whether a member of a group died: read when a member ends, whatever the group's size.
+_DIED = "group_id IS NOT NULL AND (job_status = 'canceled' OR job_status = 'dead_letter')"
+Index("ix_penstock_runs_died_in_group", runs.c.group_id, **where(_DIED))
 
 tallies = Table(
     "penstock_tallies",
@@ -225,41 +314,75 @@ tallies = Table(
 )
 
 
+# A job with its state, as the Job noun has it. Made by the migrations; not a table.
+job_view = Table(
+    "penstock_job_view",
+    MetaData(),
+    *(
+        Column(column.name, column.type, primary_key=column.primary_key)
+        for column in jobs.columns
+        if column.name not in ("max_attempts", "scheduled_for")
+    ),
+    Column("max_attempts", Integer),
+    Column("scheduled_for", UtcTime),
+    Column("status", Text),
+    Column("waits_for", Text),
+    Column("queued_at", UtcTime),
+    Column("position", BigInteger),
+    Column("attempt_no", Integer),
+    Column("started_at", UtcTime),
+    Column("finished_at", UtcTime),
+    Column("run_id", Id),
+    Column("claimed_by", Text),
+    Column("lease_expires_at", UtcTime),
+    Column("cancel_requested_at", UtcTime),
+    Column("progress", JsonDoc),
+    Column("result", JsonDoc),
+    Column("last_error", Text),
+)
+JOB_VIEW = """
+SELECT j.id, j.tenant_id, j.root_id, j.created_at, j.priority, j.queue, j.definition_key, j.retry_mode, j.source, j.params, j.definition_id,
+  j.source_ref, j.dedupe_key, j.correlation_id, j.retry_of, j.group_id, j.group_position, j.trigger_id, j.tick_at, j.created_by, j.trace,
+  coalesce(w.max_attempts, r.max_attempts, o.max_attempts, e.max_attempts, j.max_attempts) AS max_attempts,
+  coalesce(w.until, j.scheduled_for) AS scheduled_for,
+  CASE WHEN o.job_id IS NOT NULL THEN 'running' WHEN w.job_id IS NOT NULL OR r.job_id IS NOT NULL THEN 'queued' ELSE e.job_status END AS status,
+  w.reason AS waits_for, coalesce(w.queued_at, r.queued_at, o.queued_at, j.created_at) AS queued_at,
+  coalesce(r.position, o.position, 0) AS position,
+  coalesce(w.attempt_no, r.attempt_no, o.attempt_no, CASE WHEN e.id IS NULL THEN e.attempt_no - 1 ELSE e.attempt_no END, 0) AS attempt_no,
+  coalesce((SELECT f.started_at FROM penstock_runs f WHERE f.job_id = j.id AND f.id IS NOT NULL ORDER BY f.attempt_no LIMIT 1), o.started_at)
+    AS started_at,
+  CASE WHEN e.job_status IS NOT NULL THEN e.finished_at END AS finished_at,
+  coalesce(o.run_id, e.id) AS run_id, coalesce(o.worker_id, e.worker_id) AS claimed_by, o.lease_expires_at,
+  CASE WHEN o.job_id IS NOT NULL THEN o.cancel_requested_at WHEN e.job_status IS NOT NULL THEN e.cancel_requested_at END AS cancel_requested_at,
+  coalesce(o.progress, e.progress) AS progress, CASE WHEN e.job_status IS NOT NULL THEN e.result END AS result, e.error AS last_error
+FROM penstock_jobs j
+LEFT JOIN penstock_waiting w ON w.tenant_id = j.tenant_id AND w.job_id = j.id
+LEFT JOIN penstock_ready r ON r.tenant_id = j.tenant_id AND r.job_id = j.id
+LEFT JOIN penstock_running o ON o.job_id = j.id
+LEFT JOIN penstock_runs e ON e.job_id = j.id AND (e.job_status IS NOT NULL OR e.attempt_no = coalesce(w.attempt_no, r.attempt_no, o.attempt_no - 1))
+"""
+
+
 def waiting_for(what: WaitsFor) -> ColumnElement[bool]:
     """Written into the statement, not bound to it: else the planner cannot see that a partial index fits."""
-    return jobs.c.waits_for == literal_column(f"'{what.value}'")
-
-
-def is_claimable() -> ColumnElement[bool]:
-    """Written as the partial indexes write it: SQLite does not see that `claimable = 1` fits them."""
-    return literal_column("penstock_jobs.claimable")
-
-
-def is_active() -> ColumnElement[bool]:
-    return literal_column("penstock_jobs.status IN ('queued', 'running')")
-
-
-def holds_slot() -> ColumnElement[bool]:
-    return literal_column("penstock_jobs.slot")
+    return waiting.c.reason == literal_column(f"'{what.value}'")
 
 
 def moves_in_group() -> ColumnElement[bool]:
-    return literal_column(_MOVES_IN_GROUP)
+    """Whether a job in `waiting` waits for something other than its turn in its group."""
+    return literal_column(_MOVES.replace("group_id", "penstock_waiting.group_id"))
 
 
 def died_in_group() -> ColumnElement[bool]:
-    return literal_column(_DIED_IN_GROUP)
+    return literal_column(_DIED)
 
 
-def is_active_of_trigger() -> ColumnElement[bool]:
-    return literal_column(_ACTIVE_OF_TRIGGER)
+def holds_slot() -> ColumnElement[bool]:
+    """Of a job in `ready`; written as its partial index has it."""
+    return literal_column("penstock_ready.slot")
 
 
-def in_status(status: JobStatus) -> ColumnElement[bool]:
-    """Written so that the list's index fits, or the one of what runs: SQLite does not see that what is queued is not running."""
-    known = jobs.c.status == literal_column(f"'{status.value}'")
-    return known if status is JobStatus.RUNNING else known & (jobs.c.status != literal_column("'running'"))
-
-
-def run_in_status(status: RunStatus) -> ColumnElement[bool]:
-    return runs.c.status == literal_column(f"'{status.value}'")
+def ended_as(status: str) -> ColumnElement[bool]:
+    """Of a row in `runs`: that its job ended so. Written so that the index of what has ended fits."""
+    known = runs.c.job_status == literal_column(f"'{status}'")
+    return known & runs.c.job_status.is_not(None)
