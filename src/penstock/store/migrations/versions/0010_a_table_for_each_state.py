@@ -1,0 +1,281 @@
+"""A job's state becomes the table that it is in: `waiting`, `ready` or `running`, or its last row in `runs`."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+from penstock.store.migrations.frozen import Id, JsonDoc, UtcTime
+
+revision = "0010"
+down_revision = "0009"
+
+JOBS, DEDUPE, RUNS = "penstock_jobs", "penstock_dedupe", "penstock_runs"
+WAITING, READY, RUNNING = "penstock_waiting", "penstock_ready", "penstock_running"
+
+INDEXES: tuple[tuple[str, str, list[str], str | None], ...] = (
+    ("ix_penstock_jobs_chain", JOBS, ["root_id"], "retry_of IS NOT NULL"),
+    ("ix_penstock_jobs_correlation", JOBS, ["tenant_id", "correlation_id"], "correlation_id IS NOT NULL"),
+    ("ix_penstock_jobs_group", JOBS, ["group_id", "group_position", "id"], "group_id IS NOT NULL"),
+    ("ix_penstock_jobs_list", JOBS, ["tenant_id", "id"], None),
+    ("ix_penstock_jobs_trigger", JOBS, ["trigger_id", "id"], "trigger_id IS NOT NULL"),
+    ("uq_penstock_jobs_retry_of", JOBS, ["retry_of"], "retry_of IS NOT NULL"),
+    ("uq_penstock_jobs_tick", JOBS, ["trigger_id", "tick_at"], "tick_at IS NOT NULL AND retry_of IS NULL"),
+    ("ix_penstock_waiting_due", WAITING, ["until", "job_id"], "reason = 'time'"),
+    ("ix_penstock_waiting_group", WAITING, ["group_id"], "group_id IS NOT NULL AND reason <> 'group'"),
+    ("ix_penstock_waiting_slot", WAITING, ["definition_key", "tenant_id", "priority", "queued_at", "job_id"], "reason = 'limit'"),
+    ("ix_penstock_waiting_trigger", WAITING, ["trigger_id"], "trigger_id IS NOT NULL"),
+    ("ix_penstock_waiting_turn", WAITING, ["group_id", "group_position", "job_id"], "reason = 'group'"),
+    ("ix_penstock_ready_claim", READY, ["queue", "priority", "position", "queued_at", "job_id", "definition_key"], None),
+    ("ix_penstock_ready_group", READY, ["group_id"], "group_id IS NOT NULL"),
+    ("ix_penstock_ready_place", READY, ["tenant_id", "priority", "position"], None),
+    ("ix_penstock_ready_slots", READY, ["definition_key", "tenant_id"], "slot"),
+    ("ix_penstock_ready_trigger", READY, ["trigger_id"], "trigger_id IS NOT NULL"),
+    ("ix_penstock_running_group", RUNNING, ["group_id"], "group_id IS NOT NULL"),
+    ("ix_penstock_running_to_stop", RUNNING, ["worker_id"], "cancel_requested_at IS NOT NULL"),
+    ("ix_penstock_running_trigger", RUNNING, ["trigger_id"], "trigger_id IS NOT NULL"),
+    ("ix_penstock_runs_died_in_group", RUNS, ["group_id"], "group_id IS NOT NULL AND (job_status = 'canceled' OR job_status = 'dead_letter')"),
+    ("ix_penstock_runs_ended", RUNS, ["tenant_id", "job_status", "job_id"], "job_status IS NOT NULL"),
+    ("ix_penstock_runs_superseded", RUNS, ["job_id"], "job_status = 'failed'"),
+)  # fmt: skip
+"""Name, table, columns and condition. Those whose names begin with `uq` are unique."""
+
+JOB_VIEW = """
+SELECT j.id, j.tenant_id, j.root_id, j.created_at, j.priority, j.queue, j.definition_key, j.retry_mode, j.source, j.params, j.definition_id,
+  j.source_ref, j.dedupe_key, j.correlation_id, j.retry_of, j.group_id, j.group_position, j.trigger_id, j.tick_at, j.created_by, j.trace,
+  coalesce(w.max_attempts, r.max_attempts, o.max_attempts, e.max_attempts, j.max_attempts) AS max_attempts,
+  coalesce(w.until, j.scheduled_for) AS scheduled_for,
+  CASE WHEN o.job_id IS NOT NULL THEN 'running' WHEN w.job_id IS NOT NULL OR r.job_id IS NOT NULL THEN 'queued' ELSE e.job_status END AS status,
+  w.reason AS waits_for, coalesce(w.queued_at, r.queued_at, o.queued_at, j.created_at) AS queued_at,
+  coalesce(r.position, o.position, 0) AS position,
+  coalesce(w.attempt_no, r.attempt_no, o.attempt_no, CASE WHEN e.id IS NULL THEN e.attempt_no - 1 ELSE e.attempt_no END, 0) AS attempt_no,
+  coalesce((SELECT f.started_at FROM penstock_runs f WHERE f.job_id = j.id AND f.id IS NOT NULL ORDER BY f.attempt_no LIMIT 1), o.started_at)
+    AS started_at,
+  CASE WHEN e.job_status IS NOT NULL THEN e.finished_at END AS finished_at,
+  coalesce(o.run_id, e.id) AS run_id, coalesce(o.worker_id, e.worker_id) AS claimed_by, o.lease_expires_at,
+  CASE WHEN o.job_id IS NOT NULL THEN o.cancel_requested_at WHEN e.job_status IS NOT NULL THEN e.cancel_requested_at END AS cancel_requested_at,
+  coalesce(o.progress, e.progress) AS progress, CASE WHEN e.job_status IS NOT NULL THEN e.result END AS result, e.error AS last_error
+FROM penstock_jobs j
+LEFT JOIN penstock_waiting w ON w.tenant_id = j.tenant_id AND w.job_id = j.id
+LEFT JOIN penstock_ready r ON r.tenant_id = j.tenant_id AND r.job_id = j.id
+LEFT JOIN penstock_running o ON o.job_id = j.id
+LEFT JOIN penstock_runs e ON e.job_id = j.id AND (e.job_status IS NOT NULL OR e.attempt_no = coalesce(w.attempt_no, r.attempt_no, o.attempt_no - 1))
+"""
+
+
+def upgrade() -> None:
+    _set_aside()
+    _make_tables()
+    _drop_what_was()
+    for name, table, columns, condition in INDEXES:
+        where = (
+            {} if condition is None else {"postgresql_where": sa.text(condition), "sqlite_where": sa.text(condition)}
+        )
+        op.create_index(name, table, columns, unique=name.startswith("uq"), **where)
+    op.execute(sa.text(f"CREATE VIEW penstock_job_view AS {JOB_VIEW}"))
+
+
+def _set_aside() -> None:
+    for table in (JOBS, RUNS):
+        op.rename_table(table, f"{table}_before")
+        if op.get_bind().dialect.name == "postgresql":
+            op.execute(sa.text(f"ALTER INDEX pk_{table} RENAME TO pk_{table}_before"))
+
+
+def _drop_what_was() -> None:
+    for table in (JOBS, RUNS):
+        op.drop_table(f"{table}_before")
+
+
+def _make_tables() -> None:
+    op.create_table(
+        JOBS,
+        sa.Column("id", Id(), nullable=False),
+        sa.Column("tenant_id", Id(), nullable=False),
+        sa.Column("root_id", Id(), nullable=False),
+        sa.Column("scheduled_for", UtcTime(), nullable=False),
+        sa.Column("created_at", UtcTime(), nullable=False),
+        sa.Column("priority", sa.Integer(), nullable=False),
+        sa.Column("max_attempts", sa.Integer(), nullable=False),
+        sa.Column("queue", sa.Text(), nullable=False),
+        sa.Column("definition_key", sa.Text(), nullable=False),
+        sa.Column("retry_mode", sa.Text(), nullable=False),
+        sa.Column("source", sa.Text(), nullable=False),
+        sa.Column("params", JsonDoc, nullable=False),
+        sa.Column("definition_id", Id(), nullable=True),
+        sa.Column("source_ref", sa.Text(), nullable=True),
+        sa.Column("dedupe_key", sa.Text(), nullable=True),
+        sa.Column("correlation_id", sa.Text(), nullable=True),
+        sa.Column("retry_of", Id(), nullable=True),
+        sa.Column("group_id", Id(), nullable=True),
+        sa.Column("group_position", sa.Integer(), nullable=True),
+        sa.Column("trigger_id", Id(), nullable=True),
+        sa.Column("tick_at", UtcTime(), nullable=True),
+        sa.Column("created_by", sa.Text(), nullable=True),
+        sa.Column("trace", JsonDoc, nullable=True),
+        sa.CheckConstraint(
+            "retry_mode = 'requeue' OR retry_mode = 'chain'", name=op.f("ck_penstock_jobs_retry_mode_known")
+        ),
+        sa.CheckConstraint(
+            "source = 'manual' OR source = 'event' OR source = 'schedule' OR source = 'system'",
+            name=op.f("ck_penstock_jobs_source_known"),
+        ),
+        sa.CheckConstraint(
+            "(group_id IS NULL) = (group_position IS NULL)", name=op.f("ck_penstock_jobs_group_has_position")
+        ),
+        sa.CheckConstraint("length(definition_key) > 0", name=op.f("ck_penstock_jobs_definition_key_filled")),
+        sa.CheckConstraint("length(queue) > 0", name=op.f("ck_penstock_jobs_queue_filled")),
+        sa.CheckConstraint("max_attempts >= 1", name=op.f("ck_penstock_jobs_max_attempts_positive")),
+        sa.CheckConstraint("retry_of IS NULL OR retry_of <> id", name=op.f("ck_penstock_jobs_not_its_own_retry")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_penstock_jobs")),
+    )
+    op.create_table(
+        DEDUPE,
+        sa.Column("tenant_id", Id(), nullable=False),
+        sa.Column("dedupe_key", sa.Text(), nullable=False),
+        sa.Column("job_id", Id(), nullable=False),
+        sa.PrimaryKeyConstraint("tenant_id", "dedupe_key", name=op.f("pk_penstock_dedupe")),
+        sqlite_with_rowid=False,
+    )
+    op.create_table(
+        WAITING,
+        sa.Column("job_id", Id(), nullable=False),
+        sa.Column("tenant_id", Id(), nullable=False),
+        sa.Column("queued_at", UtcTime(), nullable=False),
+        sa.Column("priority", sa.Integer(), nullable=False),
+        sa.Column("attempt_no", sa.Integer(), nullable=False),
+        sa.Column("max_attempts", sa.Integer(), nullable=False),
+        sa.Column("crashes", sa.Integer(), nullable=False),
+        sa.Column("interruptions", sa.Integer(), nullable=False),
+        sa.Column("suspect", sa.Boolean(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("queue", sa.Text(), nullable=False),
+        sa.Column("definition_key", sa.Text(), nullable=False),
+        sa.Column("definition_id", Id(), nullable=True),
+        sa.Column("group_id", Id(), nullable=True),
+        sa.Column("trigger_id", Id(), nullable=True),
+        sa.Column("dedupe_key", sa.Text(), nullable=True),
+        sa.Column("until", UtcTime(), nullable=True),
+        sa.Column("group_position", sa.Integer(), nullable=True),
+        sa.CheckConstraint(
+            "(reason = 'time') = (until IS NOT NULL)", name=op.f("ck_penstock_waiting_until_exactly_if_time")
+        ),
+        sa.CheckConstraint(
+            "reason <> 'group' OR (group_id IS NOT NULL AND group_position IS NOT NULL)",
+            name=op.f("ck_penstock_waiting_group_is_known"),
+        ),
+        sa.CheckConstraint(
+            "reason = 'time' OR reason = 'group' OR reason = 'limit'", name=op.f("ck_penstock_waiting_reason_known")
+        ),
+        sa.CheckConstraint(
+            "attempt_no >= 0 AND attempt_no < max_attempts", name=op.f("ck_penstock_waiting_attempts_left")
+        ),
+        sa.PrimaryKeyConstraint("tenant_id", "job_id", name=op.f("pk_penstock_waiting")),
+        sqlite_with_rowid=False,
+    )
+    op.create_table(
+        READY,
+        sa.Column("job_id", Id(), nullable=False),
+        sa.Column("tenant_id", Id(), nullable=False),
+        sa.Column("queued_at", UtcTime(), nullable=False),
+        sa.Column("ready_at", UtcTime(), nullable=False),
+        sa.Column("position", sa.BigInteger(), nullable=False),
+        sa.Column("priority", sa.Integer(), nullable=False),
+        sa.Column("attempt_no", sa.Integer(), nullable=False),
+        sa.Column("max_attempts", sa.Integer(), nullable=False),
+        sa.Column("crashes", sa.Integer(), nullable=False),
+        sa.Column("interruptions", sa.Integer(), nullable=False),
+        sa.Column("suspect", sa.Boolean(), nullable=False),
+        sa.Column("slot", sa.Boolean(), nullable=False),
+        sa.Column("queue", sa.Text(), nullable=False),
+        sa.Column("definition_key", sa.Text(), nullable=False),
+        sa.Column("definition_id", Id(), nullable=True),
+        sa.Column("group_id", Id(), nullable=True),
+        sa.Column("trigger_id", Id(), nullable=True),
+        sa.Column("dedupe_key", sa.Text(), nullable=True),
+        sa.CheckConstraint(
+            "attempt_no >= 0 AND attempt_no < max_attempts", name=op.f("ck_penstock_ready_attempts_left")
+        ),
+        sa.PrimaryKeyConstraint("tenant_id", "job_id", name=op.f("pk_penstock_ready")),
+        sqlite_with_rowid=False,
+    )
+    op.create_table(
+        RUNNING,
+        sa.Column("job_id", Id(), nullable=False),
+        sa.Column("tenant_id", Id(), nullable=False),
+        sa.Column("queued_at", UtcTime(), nullable=False),
+        sa.Column("run_id", Id(), nullable=False),
+        sa.Column("ready_at", UtcTime(), nullable=False),
+        sa.Column("started_at", UtcTime(), nullable=False),
+        sa.Column("lease_expires_at", UtcTime(), nullable=False),
+        sa.Column("position", sa.BigInteger(), nullable=False),
+        sa.Column("priority", sa.Integer(), nullable=False),
+        sa.Column("attempt_no", sa.Integer(), nullable=False),
+        sa.Column("max_attempts", sa.Integer(), nullable=False),
+        sa.Column("crashes", sa.Integer(), nullable=False),
+        sa.Column("interruptions", sa.Integer(), nullable=False),
+        sa.Column("suspect", sa.Boolean(), nullable=False),
+        sa.Column("slot", sa.Boolean(), nullable=False),
+        sa.Column("begun", sa.Boolean(), nullable=False),
+        sa.Column("worker_id", sa.Text(), nullable=False),
+        sa.Column("queue", sa.Text(), nullable=False),
+        sa.Column("definition_key", sa.Text(), nullable=False),
+        sa.Column("definition_id", Id(), nullable=True),
+        sa.Column("group_id", Id(), nullable=True),
+        sa.Column("trigger_id", Id(), nullable=True),
+        sa.Column("dedupe_key", sa.Text(), nullable=True),
+        sa.Column("pid", sa.Integer(), nullable=True),
+        sa.Column("cancel_requested_at", UtcTime(), nullable=True),
+        sa.Column("progress", JsonDoc, nullable=True),
+        sa.Column("stdout_tail", sa.Text(), nullable=True),
+        sa.Column("stderr_tail", sa.Text(), nullable=True),
+        sa.Column("artifacts", JsonDoc, nullable=True),
+        sa.CheckConstraint(
+            "attempt_no >= 1 AND attempt_no <= max_attempts", name=op.f("ck_penstock_running_attempts_bounded")
+        ),
+        sa.PrimaryKeyConstraint("job_id", name=op.f("pk_penstock_running")),
+        postgresql_with={"fillfactor": "80"},
+        sqlite_with_rowid=False,
+    )
+    op.create_table(
+        RUNS,
+        sa.Column("job_id", Id(), nullable=False),
+        sa.Column("tenant_id", Id(), nullable=False),
+        sa.Column("finished_at", UtcTime(), nullable=False),
+        sa.Column("attempt_no", sa.Integer(), nullable=False),
+        sa.Column("max_attempts", sa.Integer(), nullable=False),
+        sa.Column("id", Id(), nullable=True),
+        sa.Column("started_at", UtcTime(), nullable=True),
+        sa.Column("status", sa.Text(), nullable=True),
+        sa.Column("worker_id", sa.Text(), nullable=True),
+        sa.Column("job_status", sa.Text(), nullable=True),
+        sa.Column("pid", sa.Integer(), nullable=True),
+        sa.Column("definition_id", Id(), nullable=True),
+        sa.Column("exit_code", sa.Integer(), nullable=True),
+        sa.Column("error", sa.Text(), nullable=True),
+        sa.Column("result", JsonDoc, nullable=True),
+        sa.Column("progress", JsonDoc, nullable=True),
+        sa.Column("cancel_requested_at", UtcTime(), nullable=True),
+        sa.Column("params_snapshot", JsonDoc, nullable=True),
+        sa.Column("stdout_tail", sa.Text(), nullable=True),
+        sa.Column("stderr_tail", sa.Text(), nullable=True),
+        sa.Column("artifacts", JsonDoc, nullable=True),
+        sa.Column("log_path", sa.Text(), nullable=True),
+        sa.Column("group_id", Id(), nullable=True),
+        sa.CheckConstraint(
+            "job_status = 'canceled' OR job_status = 'dead_letter' OR job_status = 'failed' OR job_status = 'succeeded'",
+            name=op.f("ck_penstock_runs_job_status_known"),
+        ),
+        sa.CheckConstraint(
+            "status = 'succeeded' OR status = 'failed' OR status = 'timeout' OR status = 'canceled' OR status = 'skipped'",
+            name=op.f("ck_penstock_runs_status_known"),
+        ),
+        sa.CheckConstraint(
+            "(id IS NULL) = (started_at IS NULL) AND (id IS NULL) = (status IS NULL) AND (id IS NULL) = (worker_id IS NULL)",
+            name=op.f("ck_penstock_runs_whole_or_no_run"),
+        ),
+        sa.CheckConstraint("attempt_no >= 1", name=op.f("ck_penstock_runs_attempt_no_positive")),
+        sa.CheckConstraint("finished_at >= started_at", name=op.f("ck_penstock_runs_ends_after_start")),
+        sa.CheckConstraint("id IS NOT NULL OR job_status IS NOT NULL", name=op.f("ck_penstock_runs_says_something")),
+        sa.PrimaryKeyConstraint("job_id", "attempt_no", name=op.f("pk_penstock_runs")),
+    )
