@@ -10,11 +10,14 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from penstock.core.decide import Resolution
+from penstock.core.decide import Attempt, Resolution, decide
 from penstock.core.nouns import Claim
+from penstock.core.outcomes import Succeeded
 from penstock.core.payload import dumps
 from penstock.core.status import JobStatus, RetryMode, RunStatus
 
+PLAIN_SUCCESS = decide(Attempt(1, 1, RetryMode.REQUEUE), Succeeded())
+"""What is decided of a run that succeeded and left nothing behind: one object, so that it is known by sight."""
 RETRY_MODES = {mode.value: mode for mode in RetryMode}
 WAIT, RETRY, DEAD_LETTER = "wait", "retry", "dead_letter"
 """Measures of the tallies beside the statuses of runs."""
@@ -133,24 +136,33 @@ def counted_as(resolution: Resolution) -> str | None:
     return RETRY if again and resolution.run_status in (RunStatus.FAILED, RunStatus.TIMEOUT) else None
 
 
-class Success(NamedTuple):
-    """A run that succeeded and left nothing behind but perhaps a result."""
-
-    job_id: UUID
-    run_id: UUID
-    result: Any = None
-    tenant_id: UUID | None = None
-    """Whose job it is, where the caller knows."""
-
-
 class Closed(NamedTuple):
-    """A run that was closed by us. One that is missing from the answer was no longer ours."""
+    """A run that was closed and from which something follows: its group goes on, a webhook is told, or another job retries it.
+    The counts are those that the retry begins with."""
 
     job_id: UUID
     run_id: UUID
     tenant_id: UUID
     group_id: UUID | None
     hooked: bool
+    attempt_no: int
+    max_attempts: int
+    crashes: int
+    interruptions: int
+    suspect: bool
+
+
+class Closures(NamedTuple):
+    """What was closed, as run ids; None if all that was asked for. What is missing was no longer ours, or was to be closed alone
+    and could not. Beside it those from which something follows."""
+
+    run_ids: set[UUID] | None
+    followed: list[Closed]
+
+
+def is_plain(resolution: Resolution) -> bool:
+    """Whether nothing is to be said of it but that it succeeded."""
+    return resolution is PLAIN_SUCCESS
 
 
 @dataclass(frozen=True, slots=True)

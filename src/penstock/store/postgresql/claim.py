@@ -14,6 +14,7 @@ from penstock.core.nouns import Claim
 from penstock.store.hot import RETRY_MODES, ClaimRequest, Gate, Rehearsed, Taken
 from penstock.store.postgresql import transaction
 from penstock.store.postgresql.locks import GATE_LOCK
+from penstock.store.postgresql.transaction import Clock, Hot, hot
 from penstock.store.postgresql.types import array
 
 
@@ -33,9 +34,8 @@ class PostgresClaim:
         from penstock.store.postgresql import wire
 
         values = {**_claim_values(request), "open": list(expected.queues), "lock": GATE_LOCK, "moment": moment}
-        injected = moment is not None
-        gate = wire.Statement(transaction.timed(_GATE, injected), values)
-        claim = wire.Statement(transaction.timed(_claim_for(request, guarded=True), injected), values, binary=True)
+        gate = wire.Statement(_GATE.text(moment), values)
+        claim = wire.Statement(_claim_for(request, guarded=True).text(moment), values, binary=True)
         for each in (gate, claim):
             each.ready()
         return Rehearsed(expected, request, [gate, claim])
@@ -99,84 +99,98 @@ def _claimed(row: Any, worker: str) -> Claim:
     )  # fmt: skip
 
 
-def _claim_for(request: ClaimRequest, *, guarded: bool) -> str:
+def _claim_for(request: ClaimRequest, *, guarded: bool) -> Hot:
     keys, tenant = request.keys is not None, request.tenant_id is not None
     by_worker = request.starting is not None
     return _claim_sql(len(request.open) > 1, keys, tenant, request.heed_reservations, guarded, by_worker)
 
 
+_ORDER = "ORDER BY priority, position, queued_at, job_id"
+
+
 @lru_cache(maxsize=64)
 def _claim_sql(
     many_queues: bool, keys: bool, tenant: bool, heed_reservations: bool, guarded: bool = False, by_worker: bool = False
-) -> str:
-    extra = ""
-    if keys:
-        extra += " AND definition_key = ANY(CAST(:keys AS text[]))"
-    if tenant:
-        extra += " AND tenant_id = CAST(:tenant_id AS uuid)"
-    if heed_reservations:
-        extra += " AND tenant_id NOT IN (SELECT tenant_id FROM penstock_reservations WHERE status = 'active' AND expires_at > {now})"
-    order = "ORDER BY priority, position, queued_at, id"
-    if many_queues:
-        # One ordered probe per queue, merged: a plain `queue = ANY` would sort everything that waits.
-        source = (
-            "id IN (SELECT x.id FROM unnest(CAST(:queues AS text[])) AS q(name) CROSS JOIN LATERAL ("
-            f"SELECT id FROM penstock_jobs WHERE claimable AND queue = q.name{extra} {order} LIMIT :limit + 500) AS x) AND claimable"
+) -> Hot:
+    """`ready` to `running`. A row that another claim or an edit holds is passed by; one that was edited since our snapshot is another
+    version, which the DELETE does not see."""
+
+    def source(clock: Clock) -> str:
+        extra = " AND definition_key = ANY(CAST(:keys AS text[]))" if keys else ""
+        extra += " AND tenant_id = CAST(:tenant_id AS uuid)" if tenant else ""
+        if heed_reservations:
+            extra += (
+                " AND tenant_id NOT IN (SELECT tenant_id FROM penstock_reservations"
+                f" WHERE status = 'active' AND expires_at > {clock.now})"
+            )
+        here = f"queue = :queue{extra}"
+        if many_queues:
+            # One ordered probe per queue, merged: a plain `queue = ANY` would sort everything that is ready.
+            here = (
+                "ctid = ANY(ARRAY(SELECT x.ctid FROM unnest(CAST(:queues AS text[])) AS q(name) CROSS JOIN LATERAL ("
+                f"SELECT ctid FROM penstock_ready WHERE queue = q.name{extra} {_ORDER} LIMIT :limit + 500) AS x))"
+            )
+        if guarded:
+            as_expected = f"NOT {_due(clock)} AND NOT {_LIMITED} AND {_OPEN} = CAST(:open AS text[])"
+            return f"(SELECT {as_expected}) AND {here}"
+        return here
+
+    # A worker's batch ends with the first suspect: that runs when what came before it has ended.
+    apart = "CASE WHEN d.suspect THEN CAST(:apart AS integer) ELSE CAST(:starting AS integer) END"
+    begun = f"d.number <= {apart}" if by_worker else "true"
+    until = " AND n.number <= coalesce((SELECT min(s.number) FROM n s WHERE s.suspect), n.number)" if by_worker else ""
+
+    return hot(
+        lambda clock: (
+            f"""
+WITH c AS MATERIALIZED (
+  SELECT ctid, suspect FROM penstock_ready WHERE {source(clock)} {_ORDER} LIMIT :limit FOR UPDATE SKIP LOCKED
+), n AS (
+  SELECT ctid, suspect, row_number() OVER () AS number FROM c
+), d AS (
+  DELETE FROM penstock_ready r USING n WHERE r.ctid = n.ctid{until}
+  RETURNING r.*, n.number
+), o AS (
+  INSERT INTO penstock_running (job_id, tenant_id, queued_at, run_id, ready_at, started_at, lease_expires_at, position, priority,
+    attempt_no, max_attempts, crashes, interruptions, suspect, slot, begun, worker_id, queue, definition_key, definition_id, group_id,
+    trigger_id, dedupe_key, pid)
+  SELECT d.job_id, d.tenant_id, d.queued_at, (CAST(:run_ids AS uuid[]))[d.number], d.ready_at, greatest({clock.now}, d.queued_at),
+    {clock.now} + make_interval(secs => :lease), d.position, d.priority, d.attempt_no + 1, d.max_attempts, d.crashes, d.interruptions,
+    d.suspect, d.slot, {begun}, :worker, d.queue, d.definition_key, d.definition_id, d.group_id, d.trigger_id, d.dedupe_key,
+    CAST(:pid AS integer)
+  FROM d
+  RETURNING job_id, run_id, tenant_id, definition_id, definition_key, queue, attempt_no, max_attempts, group_id, lease_expires_at,
+    started_at, priority, position, queued_at, CASE WHEN suspect THEN crashes + 1 ELSE 0 END AS suspicion
+)
+SELECT o.job_id, o.run_id, o.tenant_id, t.slug, o.definition_id, o.definition_key, o.queue, CAST(j.params AS text), o.attempt_no,
+  o.max_attempts, j.retry_mode, j.root_id, o.group_id, CAST(j.trace AS text), j.correlation_id, o.lease_expires_at, o.started_at,
+  x.timeout_seconds, o.suspicion
+FROM o JOIN penstock_jobs j ON j.id = o.job_id JOIN penstock_tenants t ON t.id = o.tenant_id
+LEFT JOIN penstock_definitions x ON x.id = o.definition_id
+ORDER BY o.priority, o.position, o.queued_at, o.job_id
+"""
         )
-    else:
-        source = f"claimable AND queue = :queue{extra}"
-    if guarded:
-        source = f"(SELECT NOT {_DUE} AND NOT {_LIMITED} AND {_OPEN} = CAST(:open AS text[])) AND {source}"
-    # MATERIALIZED, and the status checked again: the planner may otherwise run the subquery more than once.
-    begun, until = (_BEGUN_BY_WORKER, _UNTIL_A_SUSPECT) if by_worker else ("true", "")
-    return (
-        _CLAIM.replace("{source}", source)
-        .replace("{order}", order)
-        .replace("{begun}", begun)
-        .replace("{until_a_suspect}", until)
     )
 
 
-# A worker's batch ends with the first suspect: that runs when what came before it has ended.
-_BEGUN_BY_WORKER = "n.number <= CASE WHEN j.suspect THEN CAST(:apart AS integer) ELSE CAST(:starting AS integer) END"
-_UNTIL_A_SUSPECT = " AND n.number <= coalesce((SELECT min(s.number) FROM n s WHERE s.suspect), n.number)"
-_CLAIM = """
-WITH c AS MATERIALIZED (
-  SELECT id, suspect FROM penstock_jobs WHERE {source} {order} LIMIT :limit FOR UPDATE SKIP LOCKED
-), n AS (
-  SELECT id, suspect, row_number() OVER () AS number FROM c
-), u AS (
-  UPDATE penstock_jobs j SET status = 'running', claimable = false,
-    started_at = coalesce(j.started_at, greatest({now}, j.queued_at)),
-    lease_expires_at = {now} + make_interval(secs => :lease), claimed_by = :worker,
-    attempt_no = j.attempt_no + 1, run_id = (CAST(:run_ids AS uuid[]))[n.number], begun = {begun}
-  FROM n WHERE j.id = n.id AND j.status = 'queued'{until_a_suspect}
-  RETURNING j.id, j.run_id, j.tenant_id, j.definition_id, j.definition_key, j.queue, j.params, j.attempt_no, j.max_attempts,
-    j.retry_mode, j.root_id, j.group_id, j.trace, j.correlation_id, j.lease_expires_at, j.priority, j.position, j.queued_at,
-    CASE WHEN j.suspect THEN j.crashes + 1 ELSE 0 END AS suspicion
-), o AS (
-  INSERT INTO penstock_runs (job_id, attempt_no, id, tenant_id, status, worker_id, pid, definition_id, started_at)
-  SELECT id, attempt_no, run_id, tenant_id, 'running', :worker, CAST(:pid AS integer), definition_id, greatest({now}, queued_at)
-  FROM u
-)
-SELECT u.id AS job_id, u.run_id, u.tenant_id, t.slug AS tenant_slug, u.definition_id, u.definition_key AS key, u.queue,
-  CAST(u.params AS text), u.attempt_no, u.max_attempts, u.retry_mode, u.root_id, u.group_id, CAST(u.trace AS text), u.correlation_id,
-  u.lease_expires_at,
-  greatest({now}, u.queued_at) AS started_at, d.timeout_seconds, u.suspicion
-FROM u JOIN penstock_tenants t ON t.id = u.tenant_id LEFT JOIN penstock_definitions d ON d.id = u.definition_id
-ORDER BY u.priority, u.position, u.queued_at, u.id
-"""
+def _due(clock: Clock) -> str:
+    first = "SELECT until FROM penstock_waiting WHERE reason = 'time' ORDER BY until LIMIT 1"
+    return f"coalesce(({first}) <= {clock.began}, false)"
 
-_DUE = "coalesce((SELECT scheduled_for FROM penstock_jobs WHERE waits_for = 'time' ORDER BY scheduled_for LIMIT 1) <= {began}, false)"
-_LIMITED = "EXISTS (SELECT 1 FROM penstock_jobs WHERE waits_for = 'limit')"
+
+_LIMITED = "EXISTS (SELECT 1 FROM penstock_waiting WHERE reason = 'limit')"
 _OPEN = "coalesce((SELECT array_agg(name ORDER BY name) FROM penstock_queues WHERE NOT paused), '{}')"
 
 # The settings hold for this transaction alone. What follows are point reads by index whatever the statistics say: on a
-# table that grew since it was last analysed the planner would read and sort everything that waits, and a generic plan, which
+# table that grew since it was last analysed the planner would read and sort everything that is ready, and a generic plan, which
 # does not know how few are asked for, would join with the whole table. The sort of what was claimed is so dear to a planner
 # that may not sort that it would also have the statement compiled, which takes longer than to run it.
 _OFF = ("enable_bitmapscan", "enable_sort", "enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit")
-_GATE = f"""
+_GATE = hot(
+    lambda clock: (
+        f"""
 SELECT pg_advisory_xact_lock_shared(:lock), {", ".join(f"set_config('{name}', 'off', true)" for name in _OFF)},
-  set_config('plan_cache_mode', 'force_generic_plan', true), {_DUE}, {_LIMITED}, {_OPEN}
+  set_config('plan_cache_mode', 'force_generic_plan', true), {_due(clock)}, {_LIMITED}, {_OPEN}
 """
+    )
+)

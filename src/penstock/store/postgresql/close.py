@@ -1,137 +1,127 @@
-"""Close runs and count them, in one statement for a batch."""
+"""Close runs and count them, in one statement for a batch, whatever became of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Connection
 
 from penstock.core.decide import Resolution
-from penstock.core.payload import dumps
-from penstock.store.hot import Closed, Closing, Success, counted_as, told_once
+from penstock.store.hot import Closed, Closing, Closures, counted_as, is_plain, told_once
 from penstock.store.postgresql import transaction
-from penstock.store.postgresql.transaction import BY_KEY, HELD
+from penstock.store.postgresql.transaction import Clock, hot
 from penstock.store.postgresql.types import array
 
 
 class PostgresClose:
-    """Close runs, whatever became of them."""
+    """Close runs."""
 
     def close(
-        self, conn: Connection, moment: datetime | None, closings: Sequence[Closing], shard: int
-    ) -> Sequence[Closed]:
-        texts = [
-            f'{{"j":"{closing.job_id.hex}","r":"{closing.run_id.hex}",{told}}}'
-            for closing, told in told_once(closings, _resolution_row)
-        ]
-        given = {"closings": f"[{','.join(texts)}]", "shard": shard, "moment": moment}
-        if not transaction.begins(conn):
-            return [Closed(*row) for row in transaction.run(conn, _CLOSE, moment, given)]
-        from penstock.store.postgresql import wire
-
-        close = wire.Statement(transaction.timed(_CLOSE, moment is not None), given, binary=True)
-        _, answer = transaction.ask(conn, [wire.Statement(BY_KEY, {}), close])
-        ids = wire.Ids({each.bytes: each for closing in closings for each in (closing.job_id, closing.run_id)})
-        return [Closed(*row) for row in wire.decoded(answer, (ids, ids, ids, ids, wire.Booleans()))]
-
-    def close_successes(
-        self, conn: Connection, moment: datetime | None, successes: Sequence[Success], shard: int
-    ) -> set[UUID] | None:
+        self, conn: Connection, moment: datetime | None, closings: Sequence[Closing], shard: int, *, alone: bool
+    ) -> Closures:
+        # Of a plain success nothing is said but its ids; what is said of the others comes beside theirs, so those go first.
+        told = [each for each in closings if not is_plain(each.resolution)]
+        ordered = [*told, *(each for each in closings if is_plain(each.resolution))] if told else closings
+        said = ",".join([f"{{{members}}}" for _, members in told_once(told, _said)])
         given: dict[str, Any] = {
-            "job_ids": array(each.job_id for each in successes), "run_ids": array(each.run_id for each in successes),
-            "number": len(successes), "shard": shard,
+            "job_ids": array(each.job_id for each in ordered), "run_ids": array(each.run_id for each in ordered),
+            "said": f"[{said}]", "number": len(ordered), "shard": shard, "alone": alone,
         }  # fmt: skip
-        with_results = any(each.result is not None for each in successes)
-        if with_results:
-            given["results"] = dumps([each.result for each in successes])
-        ((closed,),) = transaction.run(conn, _close_successes_sql(with_results), moment, given, by_key=True)
-        return None if closed is None else set(closed)
-
-
-def _resolution_row(r: Resolution) -> dict[str, Any]:
-    evidence = r.evidence
-    row: dict[str, Any] = {"rs": r.run_status, "js": r.job_status}
-    optional = {
-        "m": counted_as(r), "e": r.error, "d": r.delay, "res": r.result, "x": evidence.exit_code, "so": evidence.stdout_tail,
-        "se": evidence.stderr_tail, "lp": evidence.log_path, "p": evidence.pid, "xa": r.extra_attempts or None, "c": r.crashed or None,
-        "i": r.interrupted or None, "s": r.suspect or None,
-        "a": [dict(artifact) for artifact in evidence.artifacts] or None,
-    }  # fmt: skip
-    row.update({key: value for key, value in optional.items() if value is not None})
-    return row
-
-
-@lru_cache(maxsize=2)
-def _close_successes_sql(with_results: bool) -> str:
-    ids = "unnest(CAST(:job_ids AS uuid[])), unnest(CAST(:run_ids AS uuid[]))"
-    given, result = f"ROWS FROM ({ids}) AS f(j, r)", "NULL"
-    if with_results:
-        given, result = (
-            f"ROWS FROM ({ids}, jsonb_array_elements(CAST(:results AS jsonb))) AS f(j, r, res)",
-            "NULLIF(f.res, 'null')",
+        ((closed, followed),) = transaction.run(conn, _CLOSE, moment, given, by_key=True)
+        return Closures(
+            None if closed is None else {_id(each) for each in closed}, [_closed(row) for row in followed or ()]
         )
-    return _CLOSE_SUCCESSES.replace("{given}", given).replace("{result}", result)
 
 
-# What both ways of closing do once they know which jobs: close the runs, and count. Nothing follows a success.
-_CLOSE_RUNS = """c AS (
-  UPDATE penstock_runs r SET finished_at = greatest({now}, r.started_at), {ending}
-  FROM u WHERE r.job_id = u.id AND r.attempt_no = u.attempt_no AND r.id = u.run_id AND r.finished_at IS NULL
-  RETURNING u.tenant_id, u.definition_key, u.queue, u.finished_at, u.ready_at{follows}, r.started_at, r.status AS rs
-), m AS (
-  SELECT tenant_id, definition_key, queue, rs AS measure, CAST(extract(epoch FROM {now} - started_at) AS float8) AS seconds FROM c
-  UNION ALL
-  SELECT tenant_id, definition_key, queue, 'wait', CAST(extract(epoch FROM started_at - ready_at) AS float8) FROM c
-  WHERE finished_at IS NOT NULL{more}
-), t AS (
-  INSERT INTO penstock_tallies (minute, tenant_id, definition_key, queue, measure, bucket, shard, n)
-  SELECT date_trunc('minute', {now} AT TIME ZONE 'UTC') AT TIME ZONE 'UTC', tenant_id, definition_key, queue, measure,
-    CAST(floor(2 * ln(greatest(0, seconds) * 1000 + 1) / ln(CAST(2 AS float8))) AS integer) AS b, :shard, count(*)
-  FROM m GROUP BY tenant_id, definition_key, queue, measure, b
-  ORDER BY tenant_id, definition_key, queue, measure, b -- in one order, so that two workers of a shard wait, not deadlock
-  ON CONFLICT (minute, tenant_id, definition_key, queue, measure, bucket, shard)
-  DO UPDATE SET n = penstock_tallies.n + excluded.n
-)"""
-_FOLLOWS = "\n  UNION ALL SELECT tenant_id, definition_key, queue, m, 0 FROM c WHERE m IS NOT NULL"
-_AS_TOLD = """status = u.rs, error = u.e, exit_code = u.x,
-    stdout_tail = coalesce(u.so, r.stdout_tail), stderr_tail = coalesce(u.se, r.stderr_tail),
-    artifacts = coalesce(u.a, r.artifacts), log_path = coalesce(u.lp, r.log_path), pid = coalesce(u.p, r.pid)"""
+def _id(value: Any) -> UUID:
+    return value if isinstance(value, UUID) else UUID(value)
+
+
+def _closed(row: Sequence[Any]) -> Closed:
+    job_id, run_id, tenant_id, group_id, *rest = row
+    return Closed(UUID(job_id), UUID(run_id), UUID(tenant_id), UUID(group_id) if group_id else None, *rest)
+
+
+def _said(r: Resolution) -> dict[str, Any]:
+    evidence = r.evidence
+    every = {
+        "rs": r.run_status, "js": r.job_status, "m": counted_as(r), "e": r.error, "d": r.delay, "res": r.result, "x": evidence.exit_code,
+        "so": evidence.stdout_tail, "se": evidence.stderr_tail, "lp": evidence.log_path, "p": evidence.pid,
+        "xa": r.extra_attempts or None, "c": r.crashed or None, "i": r.interrupted or None, "s": r.suspect or None,
+        "ch": r.chain or None, "a": [dict(artifact) for artifact in evidence.artifacts] or None,
+    }  # fmt: skip
+    return {key: value for key, value in every.items() if value is not None}
+
+
 _HOOKED = "tenant_id IN (SELECT tenant_id FROM penstock_webhooks WHERE is_enabled)"
 
-_CLOSE = f"""
-WITH f AS MATERIALIZED (
-  SELECT * FROM jsonb_to_recordset(CAST(:closings AS jsonb)) AS f(
-    j uuid, r uuid, rs text, js text, m text, e text, d float8, res jsonb, x integer, so text, se text, lp text, xa integer, c boolean,
-    i boolean, s boolean, a jsonb, p integer)
-), u AS (
-  UPDATE penstock_jobs j SET status = f.js, waits_for = CASE f.js WHEN 'queued' THEN 'time' END, slot = false,
-    scheduled_for = CASE f.js WHEN 'queued' THEN {{now}} + make_interval(secs => coalesce(f.d, 0)) ELSE j.scheduled_for END,
-    finished_at = CASE f.js WHEN 'queued' THEN NULL ELSE greatest({{now}}, j.started_at) END, lease_expires_at = NULL,
-    cancel_requested_at = CASE f.js WHEN 'queued' THEN NULL ELSE j.cancel_requested_at END,
-    last_error = f.e, result = f.res, max_attempts = j.max_attempts + coalesce(f.xa, 0),
-    crashes = CASE WHEN f.c THEN j.crashes + 1 WHEN f.i THEN j.crashes ELSE 0 END,
-    suspect = f.s IS TRUE OR (f.i IS TRUE AND j.suspect), interruptions = j.interruptions + CASE WHEN f.i THEN 1 ELSE 0 END
-  FROM f WHERE j.id = f.j AND j.run_id = f.r AND {HELD}
-  RETURNING j.id, j.run_id, j.tenant_id, j.definition_key, j.queue, j.group_id, j.attempt_no, j.finished_at,
-    greatest(j.queued_at, j.scheduled_for) AS ready_at, f.m, f.rs, f.e, f.x, f.so, f.se, f.a, f.lp, f.p
-), {_CLOSE_RUNS.replace("{ending}", _AS_TOLD).replace("{follows}", ", u.m").replace("{more}", _FOLLOWS)}
-SELECT u.id, u.run_id, u.tenant_id, u.group_id, u.{_HOOKED} FROM u
-"""
 
-# Nothing follows from these but that they are over: no retry, no group, no webhook. The answer is NULL if that is true of all
-# that were given, else the runs of which it is.
-_CLOSE_SUCCESSES = f"""
-WITH u AS (
-  UPDATE penstock_jobs j SET status = 'succeeded', waits_for = NULL, slot = false, finished_at = greatest({{now}}, j.started_at),
-    lease_expires_at = NULL, last_error = NULL, result = {{result}}, crashes = 0,
-    suspect = false
-  FROM {{given}} WHERE j.id = f.j AND j.run_id = f.r AND {HELD} AND j.group_id IS NULL AND NOT j.{_HOOKED}
-  RETURNING j.id, j.run_id, j.tenant_id, j.definition_key, j.queue, j.attempt_no, j.finished_at,
-    greatest(j.queued_at, j.scheduled_for) AS ready_at
-), {_CLOSE_RUNS.replace("{ending}", "status = 'succeeded'").replace("{follows}", "").replace("{more}", "")}
-SELECT CASE WHEN count(*) < :number THEN coalesce(array_agg(run_id), '{{}}') END FROM u
+def _tally(clock: Clock) -> str:
+    """Count what was closed. What a batch has in common is counted before it is looked at: most of it was claimed at one moment, and
+    enqueued at one. Written in one order, so that two workers of a shard wait for each other, and do not deadlock."""
+    return f"""g AS (
+  SELECT tenant_id, definition_key, queue, rs, m, started_at, CASE WHEN js <> 'queued' THEN ready_at END AS ready_at, count(*) AS n
+  FROM u GROUP BY 1, 2, 3, 4, 5, 6, 7
+), m AS (
+  SELECT tenant_id, definition_key, queue, rs AS measure, CAST(extract(epoch FROM {clock.now} - started_at) AS float8) AS seconds, n FROM g
+  UNION ALL
+  SELECT tenant_id, definition_key, queue, 'wait', CAST(extract(epoch FROM started_at - ready_at) AS float8), n FROM g
+  WHERE ready_at IS NOT NULL
+  UNION ALL
+  SELECT tenant_id, definition_key, queue, m, 0, n FROM g WHERE m IS NOT NULL
+), t AS (
+  INSERT INTO penstock_tallies (minute, tenant_id, definition_key, queue, measure, bucket, shard, n)
+  SELECT date_trunc('minute', {clock.now} AT TIME ZONE 'UTC') AT TIME ZONE 'UTC', tenant_id, definition_key, queue, measure,
+    CAST(floor(2 * ln(greatest(0, seconds) * 1000 + 1) / ln(CAST(2 AS float8))) AS integer) AS b, CAST(:shard AS integer), sum(n)
+  FROM m GROUP BY tenant_id, definition_key, queue, measure, b ORDER BY tenant_id, definition_key, queue, measure, b
+  ON CONFLICT (minute, tenant_id, definition_key, queue, measure, bucket, shard) DO UPDATE SET n = penstock_tallies.n + excluded.n
+)"""
+
+
+# `running` to `runs`, and to `waiting` where the job is tried again. The fence is the DELETE: who deletes nothing has lost the lease.
+# One that is closed `alone` has nothing following: no group that goes on, no webhook that is told; others are left as they are.
+# The answer is NULL if all were closed, else the runs that were; and what is to follow.
+_CLOSE = hot(
+    lambda clock: (
+        f"""
+WITH f AS MATERIALIZED (
+  SELECT j, r, coalesce(rs, 'succeeded') AS rs, coalesce(js, 'succeeded') AS js, m, e, d, res, x, so, se, lp, xa, c, i, s, ch, a, p
+  FROM ROWS FROM (unnest(CAST(:job_ids AS uuid[])), unnest(CAST(:run_ids AS uuid[])), jsonb_to_recordset(CAST(:said AS jsonb)) AS (
+    rs text, js text, m text, e text, d float8, res jsonb, x integer, so text, se text, lp text, xa integer, c boolean, i boolean,
+    s boolean, ch boolean, a jsonb, p integer)) AS f(j, r, rs, js, m, e, d, res, x, so, se, lp, xa, c, i, s, ch, a, p)
+), u AS (
+  DELETE FROM penstock_running r USING f WHERE r.job_id = f.j AND r.run_id = f.r
+    AND (NOT CAST(:alone AS boolean) OR (r.group_id IS NULL AND NOT r.{_HOOKED}))
+  RETURNING r.job_id, r.tenant_id, r.queued_at, r.run_id, r.ready_at, r.started_at, r.priority, r.attempt_no,
+    r.max_attempts + coalesce(f.xa, 0) AS max_attempts, CASE WHEN f.c THEN r.crashes + 1 WHEN f.i THEN r.crashes ELSE 0 END AS crashes,
+    r.interruptions + CASE WHEN f.i THEN 1 ELSE 0 END AS interruptions, f.s IS TRUE OR (f.i IS TRUE AND r.suspect) AS suspect,
+    r.worker_id, r.queue, r.definition_key, r.definition_id, r.group_id, r.trigger_id, r.dedupe_key, coalesce(f.p, r.pid) AS pid,
+    r.cancel_requested_at, r.progress, coalesce(f.so, r.stdout_tail) AS so, coalesce(f.se, r.stderr_tail) AS se,
+    coalesce(f.a, r.artifacts) AS a, f.rs, f.js, f.m, f.e, f.d, f.res, f.x, f.lp, f.ch
+), c AS (
+  INSERT INTO penstock_runs (job_id, tenant_id, finished_at, attempt_no, max_attempts, id, started_at, status, worker_id, job_status,
+    pid, definition_id, exit_code, error, result, progress, cancel_requested_at, stdout_tail, stderr_tail, artifacts, log_path, group_id)
+  SELECT job_id, tenant_id, greatest({clock.now}, started_at), attempt_no, max_attempts, run_id, started_at, rs, worker_id,
+    NULLIF(js, 'queued'), pid, definition_id, x, e, res, progress, cancel_requested_at, so, se, a, lp, group_id
+  FROM u
+), w AS (
+  INSERT INTO penstock_waiting (job_id, tenant_id, queued_at, priority, attempt_no, max_attempts, crashes, interruptions, suspect,
+    reason, queue, definition_key, definition_id, group_id, trigger_id, dedupe_key, until)
+  SELECT job_id, tenant_id, queued_at, priority, attempt_no, max_attempts, crashes, interruptions, suspect, 'time', queue,
+    definition_key, definition_id, group_id, trigger_id, dedupe_key, {clock.now} + make_interval(secs => coalesce(d, 0))
+  FROM u WHERE js = 'queued'
+), k AS (
+  DELETE FROM penstock_dedupe x USING u
+  WHERE u.dedupe_key IS NOT NULL AND u.js <> 'queued' AND x.tenant_id = u.tenant_id AND x.dedupe_key = u.dedupe_key
+    AND x.job_id = u.job_id
+), {_tally(clock)}
+SELECT CASE WHEN count(*) < CAST(:number AS integer) THEN coalesce(array_agg(run_id), '{{}}') END,
+  jsonb_agg(jsonb_build_array(job_id, run_id, tenant_id, group_id, {_HOOKED}, attempt_no, max_attempts, crashes, interruptions, suspect))
+    FILTER (WHERE group_id IS NOT NULL OR ch OR {_HOOKED})
+FROM u
 """
+    )
+)

@@ -9,7 +9,7 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from penstock.store.postgresql import transaction
-from penstock.store.postgresql.transaction import HELD
+from penstock.store.postgresql.transaction import hot
 from penstock.store.postgresql.types import array
 
 
@@ -31,14 +31,18 @@ class PostgresHeartbeat:
         return [(row[0], row[1]) for row in transaction.run(conn, _HEARTBEAT, moment, params, by_key=True)]
 
 
-_HEARTBEAT = f"""
+_HEARTBEAT = hot(
+    lambda clock: (
+        f"""
 WITH h AS MATERIALIZED (
-  SELECT j.id, p.begun FROM unnest(CAST(:job_ids AS uuid[]), CAST(:run_ids AS uuid[]), CAST(:begun AS boolean[]))
+  SELECT r.job_id, p.begun FROM unnest(CAST(:job_ids AS uuid[]), CAST(:run_ids AS uuid[]), CAST(:begun AS boolean[]))
     AS p(job_id, run_id, begun)
-  JOIN penstock_jobs j ON j.id = p.job_id AND j.run_id = p.run_id AND {HELD}
-  ORDER BY j.id FOR UPDATE OF j SKIP LOCKED
+  JOIN penstock_running r ON r.job_id = p.job_id AND r.run_id = p.run_id
+  ORDER BY r.job_id FOR UPDATE OF r SKIP LOCKED
 )
-UPDATE penstock_jobs j SET lease_expires_at = {{now}} + make_interval(secs => :lease), begun = j.begun OR h.begun
-FROM h WHERE j.id = h.id
-RETURNING j.run_id, j.cancel_requested_at IS NOT NULL
+UPDATE penstock_running r SET lease_expires_at = {clock.now} + make_interval(secs => :lease), begun = r.begun OR h.begun
+FROM h WHERE r.job_id = h.job_id
+RETURNING r.run_id, r.cancel_requested_at IS NOT NULL
 """
+    )
+)

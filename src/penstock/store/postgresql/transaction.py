@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from sqlalchemy import Connection, TextClause, text
 
@@ -19,18 +19,39 @@ if TYPE_CHECKING:  # the driver is an extra
 NAMED = re.compile(r"(?<!:):([a-z_]+)\b")
 """A parameter of a hot statement: `:name`, and not the second colon of a cast."""
 
-# What is held is found by its key, whatever the statistics say, and by a plan that is made once. What runs is told by its lease,
-# which a CHECK constraint holds to be the same, and by an expression that the planner knows nothing of. Had it said "running",
-# the planner would go through the partial indexes of what is running, whose dead entries grow with every run since the
-# last vacuum. And statistics that were made while nothing ran say that nothing has a lease: the planner would read the whole
-# table for the one row that it expects, and find hundreds. A statement under these settings must have no need of what is
-# off: a cost so high makes all plans equal.
+# What a batch names is found by its key, whatever the statistics say, and by a plan that is made once: they are made when the
+# tables of what is active are empty as often as not. A statement under these settings must have no need of what is off: a cost so
+# high makes all plans equal.
 _BY_KEY_OFF = ("enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin")
 BY_KEY = f"""
 SELECT {", ".join(f"set_config('{name}', 'off', true)" for name in _BY_KEY_OFF)},
   set_config('plan_cache_mode', 'force_generic_plan', true)
 """
-HELD = "coalesce(j.lease_expires_at > '-infinity', false)"
+
+
+class Clock(NamedTuple):
+    """How a statement says what time it is: its own moment, and that of its transaction, which the gate and the claim share."""
+
+    now: str
+    began: str
+
+
+_SERVER = Clock("statement_timestamp()", "now()")
+_INJECTED = Clock("CAST(:moment AS timestamptz)", "CAST(:moment AS timestamptz)")
+
+
+class Hot(NamedTuple):
+    """A statement of the hot path, whole: by the server's clock, and by one that was injected."""
+
+    by_server: str
+    by_moment: str
+
+    def text(self, moment: datetime | None) -> str:
+        return self.by_server if moment is None else self.by_moment
+
+
+def hot(write: Callable[[Clock], str]) -> Hot:
+    return Hot(write(_SERVER), write(_INJECTED))
 
 
 class PostgresTransaction:
@@ -65,21 +86,22 @@ def _is_idle(driver: Any) -> bool:
 
 
 def run(
-    conn: Connection | Bare, sql: str, moment: datetime | None, params: dict[str, Any], by_key: bool = False
+    conn: Connection | Bare, statement: Hot, moment: datetime | None, params: dict[str, Any], by_key: bool = False
 ) -> Sequence[Any]:
     """A hot statement: on the wire where it begins a transaction of ours; on the driver's own cursor within one, because
     the driver knows what has become of its prepared statements since. A guest may have brought any driver."""
     params["moment"] = moment
+    sql = statement.text(moment)
     if begins(conn):
         from penstock.store.postgresql import wire
 
         before = [wire.Statement(BY_KEY, {})] if by_key else []
-        *_, answer = ask(conn, [*before, wire.Statement(timed(sql, moment is not None), params)])
+        *_, answer = ask(conn, [*before, wire.Statement(sql, params)])
         return wire.rows(conn.connection, answer)
     conn = cast(Connection, conn)
     if "penstock_own" not in conn.get_execution_options():
-        return conn.execute(_for_guests(sql, moment is not None), params).all()
-    return by_cursor(conn, _for_the_driver(sql, moment is not None), params)
+        return conn.execute(_for_guests(sql), params).all()
+    return by_cursor(conn, _for_the_driver(sql), params)
 
 
 def by_cursor(conn: Connection, statement: str, params: dict[str, Any]) -> Sequence[Any]:
@@ -116,18 +138,10 @@ def ask(conn: Connection | Bare, statements: Sequence[wire.Statement]) -> list[A
 
 
 @lru_cache(maxsize=256)
-def timed(sql: str, injected: bool) -> str:
-    """`{now}` is the statement's own moment, `{began}` the transaction's: the same for the gate and for the claim."""
-    if injected:
-        return sql.replace("{now}", "CAST(:moment AS timestamptz)").replace("{began}", "CAST(:moment AS timestamptz)")
-    return sql.replace("{now}", "statement_timestamp()").replace("{began}", "now()")
+def _for_the_driver(sql: str) -> str:
+    return NAMED.sub(r"%(\1)s", sql)
 
 
 @lru_cache(maxsize=256)
-def _for_the_driver(sql: str, injected: bool) -> str:
-    return NAMED.sub(r"%(\1)s", timed(sql, injected))
-
-
-@lru_cache(maxsize=256)
-def _for_guests(sql: str, injected: bool) -> TextClause:
-    return text(timed(sql, injected))
+def _for_guests(sql: str) -> TextClause:
+    return text(sql)
