@@ -19,11 +19,13 @@ from sqlalchemy import (
     case,
     column,
     delete,
+    func,
     insert,
     literal,
     null,
     or_,
     select,
+    tuple_,
     update,
     values,
 )
@@ -49,29 +51,35 @@ def hold(tx: Tx, tenant_id: UUID, job_id: UUID) -> bool:
             if tx.first(here.with_for_update()) is not None:
                 return True
         ended = select(runs.c.job_id).where(runs.c.job_id == job_id, runs.c.job_status.is_not(None))
-        somewhere = or_(*(select(t.c.job_id).where(t.c.job_id == job_id).exists() for t in (waiting, ready, running)))
+        at = [(table.c.job_id == job_id) & (table.c.tenant_id == tenant_id) for table in (waiting, ready, running)]
+        somewhere = or_(*(select(literal(1)).where(here).exists() for here in at))
         if tx.first(ended) is not None or not tx.scalar(select(somewhere)):
             return True
     return True
 
 
-def _of(table: Table, ids: Sequence[UUID]) -> ColumnElement[bool]:
-    return table.c.job_id.in_(ids)
+def of_jobs(table: Table, ids: Sequence[UUID]) -> ColumnElement[bool]:
+    """The rows of these jobs in `waiting`, `ready` or `running`. The first two are by tenant and job."""
+    if table is running:
+        return table.c.job_id.in_(ids)
+    return tuple_(table.c.tenant_id, table.c.job_id).in_(select(jobs.c.tenant_id, jobs.c.id).where(jobs.c.id.in_(ids)))
 
 
 def _leave(tx: Tx, table: Table, ids: Sequence[UUID]) -> None:
-    tx.run(delete(table).where(_of(table, ids)))
+    tx.run(delete(table).where(of_jobs(table, ids)))
 
 
-def _move(tx: Tx, source: Table, target: Table, ids: Sequence[UUID], values: Mapping[str, Any]) -> None:
+def _move(tx: Tx, source: Table, target: Table, ids: Sequence[UUID], new: Mapping[str, Any]) -> None:
     """Copy what is carried, with these values beside it or instead of it, and leave."""
+    if not ids:
+        return
     changed = {
         name: value if isinstance(value, ColumnElement) else literal(value, target.c[name].type)
-        for name, value in values.items()
+        for name, value in new.items()
     }
     kept = [name for name in CARRIED if name not in changed]
     columns = [source.c[name] for name in kept] + [value.label(name) for name, value in changed.items()]
-    tx.run(insert(target).from_select([*kept, *changed], select(*columns).where(_of(source, ids))))
+    tx.run(insert(target).from_select([*kept, *changed], select(*columns).where(of_jobs(source, ids))))
     _leave(tx, source, ids)
 
 
@@ -83,47 +91,62 @@ def wait(
     until: Any = None,
     changed: Mapping[str, Any] | None = None,
 ) -> None:
-    """Let jobs of `waiting`, `ready` or `running` wait for this. `until` is when those that wait for their time are due."""
+    """Let jobs of `waiting`, `ready` or `running` wait for this. `until` is when those that wait for their time are due; those
+    that were due and have to wait for a slot keep it."""
     if not ids:
         return
-    new: dict[str, Any] = {"reason": str(reason), "until": null() if until is None else until, **(changed or {})}
+    new: dict[str, Any] = {"reason": str(reason), **(changed or {})}
+    if until is not None or source is not waiting or reason is WaitsFor.GROUP:
+        new["until"] = null() if until is None else until
+    if source is not waiting or reason is WaitsFor.GROUP:
+        turn = select(jobs.c.group_position).where(jobs.c.id == source.c.job_id).scalar_subquery()
+        new["group_position"] = turn if reason is WaitsFor.GROUP else null()
     if source is waiting:
-        tx.run(update(waiting).where(_of(waiting, ids)).values(**new))
-        return
-    turn = select(jobs.c.group_position).where(jobs.c.id == source.c.job_id).scalar_subquery()
-    new["group_position"] = turn if reason is WaitsFor.GROUP else null()
-    _move(tx, source, waiting, ids, new)
+        tx.run(update(waiting).where(of_jobs(waiting, ids)).values(**new))
+    else:
+        _move(tx, source, waiting, ids, new)
 
 
-def make_ready(tx: Tx, places: Sequence[tuple[UUID, int]], *, slot: bool) -> None:
-    """Jobs of `waiting` can be claimed from now on, each at its place."""
+def make_ready(tx: Tx, places: Sequence[tuple[UUID, UUID, int]], *, slot: bool) -> None:
+    """Jobs of `waiting` can be claimed from now on. A place is the job's tenant, the job, and its position."""
     if not places:
         return
-    placed = values(column("job_id", Id), column("place", BigInteger), name="placed").data([*places]).cte("placed")
-    columns = [waiting.c[name] for name in CARRIED]
-    extra = [placed.c.place, since(tx).label("ready_at"), literal(slot).label("slot")]
-    rows = select(*columns, *extra).join(placed, placed.c.job_id == waiting.c.job_id)
-    tx.run(insert(ready).from_select([*CARRIED, "position", "ready_at", "slot"], rows))
-    _leave(tx, waiting, [job_id for job_id, _ in places])
-
-
-def since(tx: Tx) -> ColumnElement[datetime]:
-    """Since when a job of `waiting` that is made ready could have run: since its time, if that is what it waited for."""
-    return case(
-        (waiting.c.until.is_not(None), tx.dialect.greatest(waiting.c.queued_at, waiting.c.until)),
-        else_=waiting.c.queued_at,
+    placed = (
+        values(column("tenant_id", Id), column("job_id", Id), column("place", BigInteger), name="placed")
+        .data([*places])
+        .cte("placed")
     )
+    at = and_(waiting.c.tenant_id == placed.c.tenant_id, waiting.c.job_id == placed.c.job_id)
+    new = {"position": placed.c.place, "ready_at": ready_since(tx, waiting), "slot": literal(slot, ready.c.slot.type)}
+    columns = [waiting.c[name] for name in CARRIED] + [value.label(name) for name, value in new.items()]
+    tx.run(insert(ready).from_select([*CARRIED, *new], select(*columns).join_from(placed, waiting, at)))
+    _leave(tx, waiting, [job_id for _, job_id, _ in places])
+
+
+def ready_since(tx: Tx, table: Table) -> ColumnElement[datetime]:
+    """Since when a job of `waiting` that is made ready could have run: since its time, if it waited for that."""
+    return tx.dialect.greatest(table.c.queued_at, func.coalesce(table.c.until, table.c.queued_at))
 
 
 def give_back(tx: Tx, ids: Sequence[UUID], *, suspects: bool) -> None:
     """Jobs of `running` that were never begun are ready again, at the place they had, as if they had not been claimed."""
-    values: dict[str, Any] = {
+    new: dict[str, Any] = {
         "attempt_no": running.c.attempt_no - 1, "position": running.c.position, "ready_at": running.c.ready_at,
         "slot": running.c.slot,
     }  # fmt: skip
-    if suspects:
-        values["suspect"] = True
-    _move(tx, running, ready, ids, values)
+    _move(tx, running, ready, ids, {**new, "suspect": True} if suspects else new)
+
+
+def give_back_limited(tx: Tx, ids: Sequence[UUID], *, suspects: bool) -> None:
+    """The same for jobs whose definition was paused, or limited, meanwhile: they wait for a slot."""
+    new: dict[str, Any] = {"attempt_no": running.c.attempt_no - 1}
+    wait(tx, running, ids, WaitsFor.LIMIT, running.c.ready_at, {**new, "suspect": True} if suspects else new)
+
+
+def ask_to_stop(tx: Tx, job_id: UUID) -> None:
+    """Ask the worker of a running job to stop it. The first time it was asked for is kept."""
+    asked = func.coalesce(running.c.cancel_requested_at, tx.now)
+    tx.run(update(running).where(running.c.job_id == job_id).values(cancel_requested_at=asked))
 
 
 def end_without_run(tx: Tx, source: Table, ids: Sequence[UUID], status: JobStatus, error: str | None) -> None:
@@ -135,71 +158,86 @@ def end_without_run(tx: Tx, source: Table, ids: Sequence[UUID], status: JobStatu
         "attempt_no": source.c.attempt_no + 1, "max_attempts": source.c.max_attempts, "job_status": literal(str(status)),
         "definition_id": source.c.definition_id, "error": literal(error, runs.c.error.type), "group_id": source.c.group_id,
     }  # fmt: skip
-    values = select(*(value.label(name) for name, value in columns.items())).where(_of(source, ids))
-    tx.run(insert(runs).from_select([*columns], values))
+    ended = select(*(value.label(name) for name, value in columns.items())).where(of_jobs(source, ids))
+    tx.run(insert(runs).from_select([*columns], ended))
     forget_dedupe_keys(tx, ids)
     _leave(tx, source, ids)
 
 
 def forget_dedupe_keys(tx: Tx, ids: Sequence[UUID]) -> None:
     """These jobs are not active any more: another may have their dedupe keys."""
+    theirs = select(jobs.c.tenant_id, jobs.c.dedupe_key).where(jobs.c.id.in_(ids), jobs.c.dedupe_key.is_not(None))
+    key = tuple_(dedupe.c.tenant_id, dedupe.c.dedupe_key)
+    tx.run(delete(dedupe).where(key.in_(theirs), dedupe.c.job_id.in_(ids)))
+
+
+def take_dedupe_keys(tx: Tx, ids: Sequence[UUID]) -> None:
+    """These jobs are active again. Raises if another active job has one of their dedupe keys."""
     theirs = select(jobs.c.tenant_id, jobs.c.dedupe_key, jobs.c.id).where(
         jobs.c.id.in_(ids), jobs.c.dedupe_key.is_not(None)
     )
-    for row in tx.rows(theirs):
-        tx.run(
-            delete(dedupe).where(
-                dedupe.c.tenant_id == row.tenant_id, dedupe.c.dedupe_key == row.dedupe_key, dedupe.c.job_id == row.id
-            )
-        )
+    tx.run(insert(dedupe).from_select(["tenant_id", "dedupe_key", "job_id"], theirs))
 
 
-def begin_again(tx: Tx, job_id: UUID, reason: WaitsFor, *, max_attempts: int, suspect: bool | None = None) -> None:
-    """A job that has ended waits again: for now, or for its turn in its group. The caller holds it, and has made sure that no
-    other job has its dedupe key. What it was forgiven begins at nothing: crashes and interruptions."""
-    last = tx.run(select(runs).where(runs.c.job_id == job_id, runs.c.job_status.is_not(None))).mappings().one()
-    attempts = last["attempt_no"] - (1 if last["id"] is None else 0)
-    if last["id"] is None:
-        tx.run(delete(runs).where(runs.c.job_id == job_id, runs.c.attempt_no == last["attempt_no"]))
-    else:
-        ours = and_(runs.c.job_id == job_id, runs.c.attempt_no == last["attempt_no"])
-        tx.run(update(runs).where(ours).values(job_status=None, result=None, cancel_requested_at=None))
-    enter(tx, job_id, reason, attempts, max_attempts, suspect=bool(suspect))
+def begin_again(
+    tx: Tx, ids: Sequence[UUID], reason: WaitsFor, *, max_attempts: int | None = None, suspects: bool = False
+) -> None:
+    """Jobs that have ended wait again: for now, or for their turn in their group. The caller holds them, and has made sure that
+    no other job has their dedupe keys. What they were forgiven begins at nothing: crashes and interruptions."""
+    if not ids:
+        return
+    last = and_(runs.c.job_id.in_(ids), runs.c.job_status.is_not(None))
+    made = runs.c.attempt_no - case((runs.c.id.is_(None), 1), else_=0)
+    allowed = runs.c.max_attempts if max_attempts is None else literal(max_attempts)
+    new = _entered(tx, reason, made, allowed, suspect=suspects)
+    row = select(*(value.label(name) for name, value in new.items())).join_from(runs, jobs, jobs.c.id == runs.c.job_id)
+    tx.run(insert(waiting).from_select([*new], row.where(last)))
+    tx.run(delete(runs).where(last, runs.c.id.is_(None)))
+    tx.run(update(runs).where(last).values(job_status=None, result=None, cancel_requested_at=None))
+    take_dedupe_keys(tx, ids)
 
 
 def enter(
     tx: Tx, job_id: UUID, reason: WaitsFor, attempt_no: int, max_attempts: int, *, suspect: bool = False, until: Any = None,
     crashes: int = 0, interruptions: int = 0,
 ) -> None:  # fmt: skip
-    """A job that is in no table of the active ones waits: for `until` (now if not given), or for its turn. Its dedupe key is taken."""
-    due: Any = tx.now if until is None else until
-    values: dict[str, Any] = {
-        "job_id": jobs.c.id, "tenant_id": jobs.c.tenant_id, "queued_at": tx.now, "priority": jobs.c.priority,
-        "attempt_no": literal(attempt_no), "max_attempts": literal(max_attempts), "crashes": literal(crashes),
-        "interruptions": literal(interruptions), "suspect": literal(suspect), "queue": jobs.c.queue,
-        "definition_key": jobs.c.definition_key, "definition_id": jobs.c.definition_id, "group_id": jobs.c.group_id,
-        "trigger_id": jobs.c.trigger_id, "dedupe_key": jobs.c.dedupe_key, "reason": literal(str(reason)),
-        "until": due if reason is WaitsFor.TIME else null(), "group_position": jobs.c.group_position,
+    """A job that is in no table of the active ones waits: for `until` (now if not given), or for its turn. Its dedupe key is
+    taken."""
+    new = _entered(
+        tx, reason, literal(attempt_no), literal(max_attempts), suspect=suspect, until=until, crashes=crashes,
+        interruptions=interruptions,
+    )  # fmt: skip
+    row = select(*(value.label(name) for name, value in new.items())).where(jobs.c.id == job_id)
+    tx.run(insert(waiting).from_select([*new], row))
+    take_dedupe_keys(tx, [job_id])
+
+
+def _entered(
+    tx: Tx, reason: WaitsFor, attempt_no: ColumnElement[int], max_attempts: ColumnElement[int], *, suspect: bool,
+    until: Any = None, crashes: int = 0, interruptions: int = 0,
+) -> dict[str, ColumnElement[Any]]:  # fmt: skip
+    """A row of `waiting`, made from a job."""
+    due = tx.now if until is None else until
+    return {
+        "job_id": jobs.c.id, "tenant_id": jobs.c.tenant_id, "queued_at": jobs.c.created_at, "priority": jobs.c.priority,
+        "attempt_no": attempt_no, "max_attempts": max_attempts, "crashes": literal(crashes), "interruptions": literal(interruptions),
+        "suspect": literal(suspect, waiting.c.suspect.type), "queue": jobs.c.queue, "definition_key": jobs.c.definition_key,
+        "definition_id": jobs.c.definition_id, "group_id": jobs.c.group_id, "trigger_id": jobs.c.trigger_id,
+        "dedupe_key": jobs.c.dedupe_key, "reason": literal(str(reason)), "until": due if reason is WaitsFor.TIME else null(),
+        "group_position": jobs.c.group_position,
     }  # fmt: skip
-    row = select(*(value.label(name) for name, value in values.items())).where(jobs.c.id == job_id)
-    tx.run(insert(waiting).from_select([*values], row))
-    key = select(jobs.c.tenant_id, jobs.c.dedupe_key, jobs.c.id).where(
-        jobs.c.id == job_id, jobs.c.dedupe_key.is_not(None)
-    )
-    tx.run(insert(dedupe).from_select(["tenant_id", "dedupe_key", "job_id"], key))
 
 
 def is_limited(table: Table) -> ColumnElement[bool]:
-    """Whether a job of this table is behind a limit or a pause that it holds no slot of."""
-    holds = table.c.slot if "slot" in table.c else literal(False)
+    """Whether a job of `ready` or `running` is behind a pause, or behind a limit that it holds no slot of."""
     return or_(
         select(definitions.c.id)
         .where(
             definitions.c.id == table.c.definition_id,
-            or_(definitions.c.paused, and_(definitions.c.max_running.is_not(None), ~holds)),
+            or_(definitions.c.paused, and_(definitions.c.max_running.is_not(None), ~table.c.slot)),
         )
         .exists(),
         select(tenants.c.id)
-        .where(tenants.c.id == table.c.tenant_id, tenants.c.max_running.is_not(None), ~holds)
+        .where(tenants.c.id == table.c.tenant_id, tenants.c.max_running.is_not(None), ~table.c.slot)
         .exists(),
     )

@@ -143,13 +143,13 @@ waiting = Table(
     *_counts(),
     Column("reason", Text, nullable=False),
     *_names(),
-    # When a job that waits for its time is due.
+    # When a job that waits for its time is due, or was, if it waits for a slot now.
     Column("until", UtcTime),
     # Its turn in the group that it waits for.
     Column("group_position", Integer),
     PrimaryKeyConstraint("tenant_id", "job_id"),
     check_in("reason", WaitsFor),
-    CheckConstraint("(reason = 'time') = (until IS NOT NULL)", name="until_exactly_if_time"),
+    CheckConstraint("reason <> 'time' OR until IS NOT NULL", name="until_if_time"),
     CheckConstraint(
         "reason <> 'group' OR (group_id IS NOT NULL AND group_position IS NOT NULL)", name="group_is_known"
     ),
@@ -370,7 +370,7 @@ def waiting_for(what: WaitsFor) -> ColumnElement[bool]:
 
 def moves_in_group() -> ColumnElement[bool]:
     """Whether a job in `waiting` waits for something other than its turn in its group."""
-    return literal_column(_MOVES.replace("group_id", "penstock_waiting.group_id"))
+    return literal_column(_MOVES)
 
 
 def died_in_group() -> ColumnElement[bool]:

@@ -157,9 +157,7 @@ def _make_tables() -> None:
         sa.Column("dedupe_key", sa.Text(), nullable=True),
         sa.Column("until", UtcTime(), nullable=True),
         sa.Column("group_position", sa.Integer(), nullable=True),
-        sa.CheckConstraint(
-            "(reason = 'time') = (until IS NOT NULL)", name=op.f("ck_penstock_waiting_until_exactly_if_time")
-        ),
+        sa.CheckConstraint("reason <> 'time' OR until IS NOT NULL", name=op.f("ck_penstock_waiting_until_if_time")),
         sa.CheckConstraint(
             "reason <> 'group' OR (group_id IS NOT NULL AND group_position IS NOT NULL)",
             name=op.f("ck_penstock_waiting_group_is_known"),
