@@ -19,7 +19,7 @@ ELSEWHERE = ("worker.", "tick.", "erase.", "rotate.")
 SEAMS = [name for name in failpoints.NAMES if not name.startswith(ELSEWHERE)]
 """The store's and the queue's. The worker's, the scheduler's and those of a deletion and of a rotation are killed by their own tests."""
 
-SQLITE_ONLY = {"claim.after_update", "claim.after_runs", "finish.after_jobs", "finish.after_runs"}
+SQLITE_ONLY = {"claim.after_running", "claim.after_ready", "finish.after_running", "finish.after_runs"}
 """On PostgreSQL these are inside one statement: there is nothing between them to be killed at."""
 
 ROUNDS = int(os.environ.get("PENSTOCK_CHAOS_ROUNDS", "1"))

@@ -151,12 +151,12 @@ def a_claim_is_whole_or_not_at_all(app: Penstock, clock: ManualClock) -> None:
     app.define("work")
     app.enqueue("work")
     if app.db.name == "sqlite":
-        with failpoints.armed("claim.after_update", "error"), pytest.raises(InjectedError):
+        with failpoints.armed("claim.after_running", "error"), pytest.raises(InjectedError):
             app.queue.claim("w:1", 1)
         clean(app)
     [claim] = app.queue.claim("w:1", 1)
     if app.db.name == "sqlite":
-        with failpoints.armed("finish.after_jobs", "error"), pytest.raises(InjectedError):
+        with failpoints.armed("finish.after_running", "error"), pytest.raises(InjectedError):
             app.queue.finish(claim, Succeeded())
         clean(app)
     app.queue.finish(claim, Succeeded())

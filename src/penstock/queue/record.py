@@ -19,7 +19,8 @@ from penstock.queue.ground import Ended, Ground
 from penstock.store import claims, groups
 from penstock.store.database import Tx
 from penstock.store.faults import is_disconnect
-from penstock.store.hot import Closed, Closing, Success
+from penstock.store.hot import PLAIN_SUCCESS, Closed, Closing
+from penstock.store.sealing import has_secrets
 
 
 class Report(NamedTuple):
@@ -32,7 +33,6 @@ class Report(NamedTuple):
 
 
 _ANY_ATTEMPT = Attempt(1, 1, RetryMode.REQUEUE)
-_PLAIN_SUCCESS = decide(_ANY_ATTEMPT, Succeeded())
 SHARDS = 8
 CRASH_RECOVERY = "crash recovery:"
 """How the reason begins when not the worker but recovery closed a run."""
@@ -56,7 +56,7 @@ def finish_many(ground: Ground, reports: Sequence[Report], worker: str = "") -> 
         return set()
     check_results(reports)
     try:
-        reports = _without_successes(ground, reports, worker)
+        reports = _left_after_the_short_way(ground, reports, worker)
         return ground.db.transact(lambda tx: close_in(ground, tx, reports, worker)) if reports else set()
     except (DatabaseUnavailable, ConnectionError) as error:
         if not (is_disconnect(error) or is_disconnect(error.__cause__ or error)):
@@ -68,33 +68,27 @@ def finish_many(ground: Ground, reports: Sequence[Report], worker: str = "") -> 
     return ground.db.transact(lambda tx: close_in(ground, tx, rest, worker)) if rest else set()
 
 
-def _without_successes(ground: Ground, reports: Sequence[Report], worker: str) -> Sequence[Report]:
-    """Write the successes that touch nobody else, on the shortest way; answer what is left to write. Of a batch with other
-    outcomes none: it is written together, or not at all."""
-    successes = _successes(reports) if ground.db.has_short_way else None
-    if successes is None or (ground.db.codec.writes and any(_to_look_up(each) for each in successes)):
+def _left_after_the_short_way(ground: Ground, reports: Sequence[Report], worker: str) -> Sequence[Report]:
+    """Write what needs no facts and touches nobody else on the shortest way; return what is left to write. Of a batch with other
+    outcomes nothing: it is written together, or not at all."""
+    if not ground.db.has_short_way or not all(isinstance(each.outcome, Succeeded | Skipped) for each in reports):
         return reports
-    closed = ground.db.at_once(lambda tx: claims.close_successes(tx, successes, shard_of(worker)))
-    return reports if closed is None else _left_of(reports, closed)
+    closings = [_without_facts(each) for each in reports]
+    if ground.db.codec.writes and any(each.tenant_id is None and has_secrets(each.resolution) for each in closings):
+        return reports  # whose they are is to be looked up
+    done = ground.db.at_once(lambda tx: claims.close(tx, closings, shard_of(worker), alone=True))
+    if done is None:
+        return reports
+    closed = done.run_ids
+    return [] if closed is None else [each for each in reports if each.run_id not in closed]
 
 
-def _to_look_up(success: Success) -> bool:
-    """Whether its tenant must be known, and is not."""
-    return success.result is not None and success.tenant_id is None
-
-
-def _successes(reports: Sequence[Report]) -> list[Success] | None:
-    """The reports as successes that left nothing behind but a result; None if one of them is something else."""
-    successes = [
-        Success(job_id, run_id, outcome.result, tenant_id)
-        for job_id, run_id, outcome, tenant_id in reports
-        if isinstance(outcome, Succeeded) and outcome.evidence is NOTHING
-    ]
-    return successes if len(successes) == len(reports) else None
-
-
-def _left_of(reports: Sequence[Report], closed: set[UUID]) -> Sequence[Report]:
-    return [] if len(closed) == len(reports) else [report for report in reports if report[1] not in closed]
+def _without_facts(report: Report) -> Closing:
+    """What a success or a skip means, whatever is known of the job."""
+    job_id, run_id, outcome, tenant_id = report
+    if type(outcome) is Succeeded and outcome.result is None and outcome.evidence is NOTHING:
+        return Closing(job_id, run_id, PLAIN_SUCCESS, tenant_id)
+    return Closing(job_id, run_id, _storable(decide(_ANY_ATTEMPT, outcome)), tenant_id)
 
 
 def recorded(tx: Tx, reports: Sequence[Report]) -> set[UUID]:
@@ -123,18 +117,14 @@ def check_results(reports: Sequence[Report]) -> None:
 
 def close_in(ground: Ground, tx: Tx, reports: Sequence[Report], worker: str = "") -> set[UUID]:
     """Close runs in a transaction under way; the verb under `finish`, recovery, and a job's own transaction."""
-    # Where many write, a transaction under way has told the planner things (the gate's) that this statement is not made for.
-    successes = None if tx.dialect.many_writers else _successes(reports)
-    if successes:
-        reports = _left_of(reports, claims.close_successes(tx, successes, shard_of(worker)))
     closings = _decide(ground, tx, reports)
-    closed = claims.close(tx, closings, shard_of(worker)) if closings else []
-    moved = [done for done in closed if done.group_id is not None or done.hooked]
-    if moved:
-        _tell(ground, tx, moved, {closing.run_id: closing.resolution for closing in closings})
-    if len(closed) == len(reports):
-        return set()
-    return {report.run_id for report in reports} - {done.run_id for done in closed}
+    closed = {each.run_id for each in closings}
+    if closings:
+        done = claims.close(tx, closings, shard_of(worker))
+        if done.followed:
+            _tell(ground, tx, done.followed, {closing.run_id: closing.resolution for closing in closings})
+        closed = closed if done.run_ids is None else done.run_ids
+    return {report.run_id for report in reports} - closed
 
 
 def _tell(ground: Ground, tx: Tx, moved: Sequence[Closed], resolutions: Mapping[UUID, Resolution]) -> None:
@@ -157,13 +147,11 @@ def _decide(ground: Ground, tx: Tx, reports: Sequence[Report]) -> list[Closing]:
     unsure = [report for report in reports if not isinstance(report[2], Succeeded | Skipped)]
     decided = _decide_on_facts(ground, tx, unsure) if unsure else {}
     closings = []
-    for job_id, run_id, outcome, tenant_id in reports:
-        if isinstance(outcome, Succeeded) and outcome.result is None and outcome.evidence is NOTHING:
-            closings.append(Closing(job_id, run_id, _PLAIN_SUCCESS, tenant_id))
-        elif isinstance(outcome, Succeeded | Skipped):
-            closings.append(Closing(job_id, run_id, _storable(decide(_ANY_ATTEMPT, outcome)), tenant_id))
-        elif run_id in decided:
-            closings.append(Closing(job_id, run_id, _storable(decided[run_id]), tenant_id))
+    for report in reports:
+        if isinstance(report.outcome, Succeeded | Skipped):
+            closings.append(_without_facts(report))
+        elif report.run_id in decided:
+            closings.append(Closing(report.job_id, report.run_id, _storable(decided[report.run_id]), report.tenant_id))
     return closings
 
 

@@ -19,7 +19,7 @@ from penstock.core.status import JobStatus, RetryMode, RunStatus, WaitsFor
 from penstock.store import failpoints, promote, rows
 from penstock.store.database import Tx
 from penstock.store.dialect import Dialect
-from penstock.store.hot import NOTHING_TAKEN, Beats, ClaimRequest, Closed, Closing, Gate, Rehearsed, Success, Taken
+from penstock.store.hot import NOTHING_TAKEN, Beats, ClaimRequest, Closing, Closures, Gate, Rehearsed, Taken
 from penstock.store.sealing import error_of, has_secrets, progress_of, stderr_of, stdout_of
 from penstock.store.tables import definitions, in_status, jobs, run_in_status, runs, tenants
 
@@ -141,28 +141,22 @@ def attempts(tx: Tx, pairs: Sequence[tuple[UUID, UUID]]) -> dict[UUID, tuple[Att
     }
 
 
-def close(tx: Tx, closings: Sequence[Closing], shard: int = 0) -> list[Closed]:
-    """Close runs and move their jobs as decided, with their retries. One that is missing from the answer was not ours."""
+def close(tx: Tx, closings: Sequence[Closing], shard: int = 0, *, alone: bool = False) -> Closures:
+    """Close runs and move their jobs as decided, with their retries. One that is missing from the answer was not ours, or is not
+    to be closed `alone`: its group goes on with it, or a webhook is told."""
     failpoints.reach("finish.before")
     sealed = _sealed(tx, closings) if tx.codec.writes else closings
-    closed = list(tx.dialect.close(tx.conn, tx.moment, sealed, shard))
+    closures = tx.dialect.close(tx.conn, tx.moment, sealed, shard, alone=alone)
     failpoints.reach("finish.before_retry")
-    ours = {done.run_id for done in closed}
-    for closing in closings:
-        if closing.resolution.chain and closing.run_id in ours:
-            chain(tx, closing.job_id, closing.resolution.delay or 0.0)
-    return closed
-
-
-def close_successes(tx: Tx, successes: Sequence[Success], shard: int = 0) -> set[UUID]:
-    """Close those of them that belong to no group and of which no webhook is to know; answer their run ids."""
-    failpoints.reach("finish.before")
-    if tx.codec.writes:
-        successes = _sealed_successes(tx, successes)
-        if not successes:
-            return set()
-    closed = tx.dialect.close_successes(tx.conn, tx.moment, successes, shard)
-    return {success.run_id for success in successes} if closed is None else closed
+    if closures.followed:
+        delays = {each.run_id: each.resolution.delay for each in closings if each.resolution.chain}
+        for done in closures.followed:
+            if done.run_id in delays:
+                chain(
+                    tx, done.job_id, delays[done.run_id] or 0.0, attempt_no=done.attempt_no, max_attempts=done.max_attempts,
+                    crashes=done.crashes, interruptions=done.interruptions, suspect=done.suspect,
+                )  # fmt: skip
+    return closures
 
 
 def _sealed(tx: Tx, closings: Sequence[Closing]) -> list[Closing]:
@@ -179,16 +173,7 @@ def _without_secrets(closing: Closing) -> Closing:
     if not has_secrets(closing.resolution):
         return closing
     bare = replace(closing.resolution, error=None, result=None, evidence=NOTHING)
-    return replace(closing, resolution=bare)
-
-
-def _sealed_successes(tx: Tx, successes: Sequence[Success]) -> list[Success]:
-    known = _tenants(tx, [(each.job_id, each.tenant_id) for each in successes if each.result is not None])
-    return [
-        each if each.result is None else tx.codec.success(each, known[each.job_id])
-        for each in successes
-        if each.result is None or each.job_id in known
-    ]
+    return closing._replace(resolution=bare)
 
 
 def _tenants(tx: Tx, given: Sequence[tuple[UUID, UUID | None]]) -> dict[UUID, UUID]:

@@ -14,7 +14,7 @@ from sqlalchemy.pool import QueuePool
 from sqlalchemy.sql import ColumnElement, Executable
 
 from penstock.core.errors import InvalidInput
-from penstock.store.hot import Alike, ClaimRequest, Closed, Closing, Gate, NewJob, Rehearsed, Success, Taken, Written
+from penstock.store.hot import Alike, ClaimRequest, Closing, Closures, Gate, NewJob, Rehearsed, Taken, Written
 
 
 class Bare:
@@ -153,14 +153,9 @@ class Dialect(Protocol):
         ...
 
     def close(
-        self, conn: Connection, moment: datetime | None, closings: Sequence[Closing], shard: int
-    ) -> Sequence[Closed]: ...
-
-    def close_successes(
-        self, conn: Connection, moment: datetime | None, successes: Sequence[Success], shard: int
-    ) -> set[UUID] | None:
-        """Close what succeeded, belongs to no group and is of no webhook's interest. Answers the runs that it closed, None
-        if all."""
+        self, conn: Connection, moment: datetime | None, closings: Sequence[Closing], shard: int, *, alone: bool
+    ) -> Closures:
+        """Close runs that are still open, as decided; with `alone` only those from which nothing follows for a group or a webhook."""
         ...
 
     def wake(self, conn: Connection, queues: Sequence[str]) -> None: ...

@@ -1,6 +1,6 @@
 """Named seams where the tests make things go wrong. Off in production at no cost: `reach` is then a plain no-op.
 
-Arm with `PENSTOCK_FAILPOINTS="claim.after_update=exit;finish.before=pause:0.5"` in a child process, or with
+Arm with `PENSTOCK_FAILPOINTS="claim.after_running=exit;finish.before=pause:0.5"` in a child process, or with
 `arm()` in-process. Actions: `exit` (as kill -9), `pause:SECONDS`, `error`, `timeout` (the work is done, but is
 reported as a lost connection). In-process also a function, which is called once.
 """
@@ -16,11 +16,11 @@ NAMES = (
     "enqueue.before",
     "enqueue.after",
     "claim.before",
-    "claim.after_update",
-    "claim.after_runs",
+    "claim.after_running",
+    "claim.after_ready",
     "finish.before",
-    "finish.after_jobs",
     "finish.after_runs",
+    "finish.after_running",
     "finish.before_retry",
     "finish.before_group",
     "recover.before",

@@ -103,8 +103,7 @@ class ClaimRequest:
         return replace(self, open=queues, heed_reservations=gate.reserved)
 
 
-@dataclass(frozen=True, slots=True)
-class Closing:
+class Closing(NamedTuple):
     """A run to close, fenced by its id, with what was decided."""
 
     job_id: UUID

@@ -53,16 +53,15 @@ class SqliteClaim(SqliteLeases):
             found, numbers, rows = _until_a_suspect(found, rows)
         pairs = ",".join([f'[{number},"{run_id}"]' for number, run_id in zip(found, request.run_ids, strict=False)])
         lease = self.lease_until(conn, moment, request.lease_seconds)
-        begun = {"starting": starting, "apart": int(apart)}
-        transaction.run(
-            conn, _TAKE, {"pairs": f"[{pairs}]", "now": now, "lease": lease, "worker": request.worker, **begun}
-        )
-        failpoints.reach("claim.after_update")
-        transaction.run(
-            conn, _OPEN_RUNS, {"numbers": numbers, "now": now, "worker": request.worker, "pid": request.pid}
-        )
-        failpoints.reach("claim.after_runs")
+        given = {
+            "pairs": f"[{pairs}]", "now": now, "lease": lease, "worker": request.worker, "pid": request.pid,
+            "starting": starting, "apart": int(apart),
+        }  # fmt: skip
+        transaction.run(conn, _TAKE, given)
+        failpoints.reach("claim.after_running")
         told_apart = dict(transaction.run(conn, _LONG_PARAMS, {"numbers": numbers})) if long else {}
+        transaction.run(conn, _LEAVE, {"numbers": numbers})
+        failpoints.reach("claim.after_ready")
         return Taken(len(found), lambda: _claims_in(rows, told_apart, request, from_micros(lease)))
 
     def rehearse(self, moment: datetime | None, request: ClaimRequest, expected: Gate) -> Rehearsed:
@@ -110,54 +109,49 @@ _moment = lru_cache(maxsize=64)(from_micros)
 
 @lru_cache(maxsize=256)
 def _find(queues: int, keys: bool, tenant: bool, heed_reservations: bool) -> str:
-    extra = ""
-    if keys:
-        extra += " AND definition_key IN (SELECT value FROM json_each(:keys))"
-    if tenant:
-        extra += " AND tenant_id = :tenant_id"
+    """The first that are ready, by their row numbers, and what a claim says of each."""
+    extra = " AND definition_key IN (SELECT value FROM json_each(:keys))" if keys else ""
+    extra += " AND tenant_id = :tenant_id" if tenant else ""
     if heed_reservations:
         extra += " AND tenant_id NOT IN (SELECT tenant_id FROM penstock_reservations WHERE status = 'active' AND expires_at > :now)"
-    lanes = [
-        "SELECT number, id, priority, position, queued_at FROM"
-        " (SELECT rowid AS number, id, priority, position, queued_at FROM penstock_jobs"
-        f" WHERE claimable AND queue = :queue{i}{extra} ORDER BY priority, position, queued_at, id LIMIT :limit)"
+    order = "ORDER BY priority, position, queued_at, job_id LIMIT :limit"
+    lanes = " UNION ALL ".join(
+        "SELECT number, job_id, priority, position, queued_at FROM"
+        " (SELECT rowid AS number, job_id, priority, position, queued_at FROM penstock_ready"
+        f" WHERE queue = :queue{i}{extra} {order})"
         for i in range(queues)
-    ]
-    first = " UNION ALL ".join(lanes) + " ORDER BY priority, position, queued_at, id LIMIT :limit"
-    return (
-        f"SELECT json_group_array(f.number), json_group_array(json_array({_CLAIMED})), sum(NOT {_SHORT}), sum(j.suspect) FROM ({first}) AS f"
-        " CROSS JOIN penstock_jobs j ON j.rowid = f.number CROSS JOIN penstock_tenants t ON t.id = j.tenant_id"
-        " LEFT JOIN penstock_definitions d ON d.id = j.definition_id"
     )
+    return f"""
+SELECT json_group_array(f.number), json_group_array(json_array(j.id, r.tenant_id, t.slug, r.definition_id, r.definition_key, r.queue,
+    CASE WHEN {_SHORT} THEN j.params END, r.attempt_no + 1, r.max_attempts, j.retry_mode, j.root_id, r.group_id, j.trace, j.correlation_id,
+    max(:now, r.queued_at), d.timeout_seconds, CASE WHEN r.suspect THEN r.crashes + 1 ELSE 0 END)),
+  sum(NOT {_SHORT}), sum(r.suspect)
+FROM ({lanes} {order}) AS f CROSS JOIN penstock_ready r ON r.rowid = f.number CROSS JOIN penstock_jobs j ON j.id = r.job_id
+CROSS JOIN penstock_tenants t ON t.id = r.tenant_id LEFT JOIN penstock_definitions d ON d.id = r.definition_id
+"""
 
 
 # Long params are told apart: a JSON text of a batch of them would be longer than SQLite allows.
 _SHORT = "(length(j.params) <= 4096)"
-_LONG_PARAMS = (
-    "SELECT j.id, j.params FROM json_each(:numbers) f CROSS JOIN penstock_jobs j ON j.rowid = f.value"
-    f" WHERE NOT {_SHORT}"
-)
-_CLAIMED = (
-    f"j.id, j.tenant_id, t.slug, j.definition_id, j.definition_key, j.queue, CASE WHEN {_SHORT} THEN j.params END,"
-    " j.attempt_no + 1, j.max_attempts, j.retry_mode, j.root_id, j.group_id, j.trace, j.correlation_id, max(:now, j.queued_at),"
-    " d.timeout_seconds, CASE WHEN j.suspect THEN j.crashes + 1 ELSE 0 END"
-)
-_GATE = (
-    "SELECT (SELECT scheduled_for FROM penstock_jobs WHERE waits_for = 'time' ORDER BY scheduled_for LIMIT 1) <= :now,"
-    " EXISTS (SELECT 1 FROM penstock_jobs WHERE waits_for = 'limit'),"
-    " EXISTS (SELECT 1 FROM penstock_reservations WHERE status = 'active'),"
-    " (SELECT group_concat(name, char(10)) FROM penstock_queues WHERE NOT paused)"
-)
+_LONG_PARAMS = f"""
+SELECT j.id, j.params FROM json_each(:numbers) f CROSS JOIN penstock_ready r ON r.rowid = f.value
+CROSS JOIN penstock_jobs j ON j.id = r.job_id WHERE NOT {_SHORT}
+"""
+_GATE = """
+SELECT (SELECT until FROM penstock_waiting WHERE reason = 'time' ORDER BY until LIMIT 1) <= :now,
+  EXISTS (SELECT 1 FROM penstock_waiting WHERE reason = 'limit'),
+  EXISTS (SELECT 1 FROM penstock_reservations WHERE status = 'active'),
+  (SELECT group_concat(name, char(10)) FROM penstock_queues WHERE NOT paused)
+"""
 # Found and taken under the write lock: what was read of a job a moment ago still holds, and its row number too.
-_TAKE = (
-    "UPDATE penstock_jobs SET status = 'running', claimable = 0, started_at = coalesce(started_at, max(:now, queued_at)),"
-    " lease_expires_at = :lease, claimed_by = :worker, attempt_no = attempt_no + 1, run_id = f.run_id,"
-    " begun = f.place < CASE WHEN suspect THEN :apart ELSE :starting END"
-    " FROM (SELECT key AS place, json_extract(value, '$[0]') AS number, json_extract(value, '$[1]') AS run_id FROM json_each(:pairs)) AS f"
-    " WHERE penstock_jobs.rowid = f.number"
-)
-_OPEN_RUNS = (
-    "INSERT INTO penstock_runs (job_id, attempt_no, id, tenant_id, status, worker_id, pid, definition_id, started_at)"
-    " SELECT j.id, j.attempt_no, j.run_id, j.tenant_id, 'running', :worker, :pid, j.definition_id, max(:now, j.queued_at)"
-    " FROM json_each(:numbers) f CROSS JOIN penstock_jobs j ON j.rowid = f.value"
-)
+_TAKE = """
+INSERT INTO penstock_running (job_id, tenant_id, queued_at, run_id, ready_at, started_at, lease_expires_at, position, priority, attempt_no,
+  max_attempts, crashes, interruptions, suspect, slot, begun, worker_id, queue, definition_key, definition_id, group_id, trigger_id,
+  dedupe_key, pid)
+SELECT r.job_id, r.tenant_id, r.queued_at, json_extract(f.value, '$[1]'), r.ready_at, max(:now, r.queued_at), :lease, r.position, r.priority,
+  r.attempt_no + 1, r.max_attempts, r.crashes, r.interruptions, r.suspect, r.slot,
+  f.key < CASE WHEN r.suspect THEN :apart ELSE :starting END, :worker, r.queue, r.definition_key, r.definition_id, r.group_id, r.trigger_id,
+  r.dedupe_key, :pid
+FROM json_each(:pairs) f CROSS JOIN penstock_ready r ON r.rowid = json_extract(f.value, '$[0]')
+"""
+_LEAVE = "DELETE FROM penstock_ready WHERE rowid IN (SELECT value FROM json_each(:numbers))"

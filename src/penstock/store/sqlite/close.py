@@ -1,4 +1,4 @@
-"""Close runs and count them."""
+"""Close runs and count them, under the one write lock."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Connection
@@ -16,115 +16,122 @@ from penstock.core.decide import Resolution
 from penstock.core.ids import id_from
 from penstock.core.payload import dumps
 from penstock.store import failpoints
-from penstock.store.hot import WAIT, Closed, Closing, Success, bucket, counted_as, minute_of, told_once
+from penstock.store.hot import WAIT, Closed, Closing, Closures, bucket, counted_as, is_plain, minute_of, told_once
 from penstock.store.sqlite import transaction
 from penstock.store.types import from_micros, to_micros
 
 
 class SqliteClose:
-    """Close runs, whatever became of them."""
+    """Close runs."""
 
     def close(
-        self, conn: Connection, moment: datetime | None, closings: Sequence[Closing], shard: int
-    ) -> Sequence[Closed]:
+        self, conn: Connection, moment: datetime | None, closings: Sequence[Closing], shard: int, *, alone: bool
+    ) -> Closures:
         now = to_micros(moment or wall_time())
-        by_run: dict[str, Closing] = {}
-        texts = []
-        for closing, told in told_once(closings, _resolution_row):
-            run_id = str(closing.run_id)
-            by_run[run_id] = closing
-            texts.append(f'{{"j":"{closing.job_id}","r":"{run_id}",{told}}}')
-        given = f"[{','.join(texts)}]"
-        found = [_ClosedRow(*row) for row in transaction.run(conn, _CLOSE_JOBS, {"closings": given, "now": now})]
-        failpoints.reach("finish.after_jobs")
-        if not found:
-            return []
-        transaction.run(conn, _CLOSE_RUNS, {"closings": given, "now": now})
-        failpoints.reach("finish.after_runs")
-        ended = [
-            (
-                row.tenant_id, row.definition_key, row.queue, by_run[row.run_id].resolution.run_status.value,
-                row.run_started, None if row.finished_at is None else row.ready_at,
-            )
-            for row in found
-        ]  # fmt: skip
-        follows = Counter(
-            (row.tenant_id, row.definition_key, row.queue, counted_as(by_run[row.run_id].resolution)) for row in found
+        told = {str(each.run_id): each for each in closings if not is_plain(each.resolution)}
+        given = ",".join(dict.fromkeys([f'["{each.job_id}","{each.run_id}"]' for each in closings]))
+        chained = dumps([str(each.job_id) for each in told.values() if each.resolution.chain])
+        [(number, numbers, run_ids, facts, special)] = transaction.run(
+            conn, _OURS, {"given": f"[{given}]", "alone": alone, "chained": chained}
         )
-        _tally(conn, ended, now, shard, follows)
-        tenants = {tenant_id: UUID(tenant_id) for tenant_id in {row.tenant_id for row in found}}
-        closed = []
-        for row in found:
-            closing = by_run[row.run_id]
-            group_id = UUID(row.group_id) if row.group_id else None
-            closed.append(Closed(closing.job_id, closing.run_id, tenants[row.tenant_id], group_id, bool(row.hooked)))
-        return closed
-
-    def close_successes(
-        self, conn: Connection, moment: datetime | None, successes: Sequence[Success], shard: int
-    ) -> set[UUID] | None:
-        now = to_micros(moment or wall_time())
-        given = ",".join(dict.fromkeys([f'["{each.job_id}","{each.run_id}"]' for each in successes]))
-        [(number, jobs, runs, run_ids, facts)] = transaction.run(conn, _SUCCESSES, {"given": f"[{given}]"})
         if not number:
-            return set()
-        results = {str(each.run_id): dumps(each.result) for each in successes if each.result is not None}
-        if results:
-            pairs = zip(json.loads(jobs), json.loads(run_ids), strict=True)
-            told = dumps([(job, results.get(run_id)) for job, run_id in pairs])
-            transaction.run(conn, _CLOSE_WITH_RESULTS, {"given": told, "now": now})
+            return Closures(set(), [])
+        ended = [tuple(each) for each in json.loads(facts)]
+        follows: Counter[tuple[str, str, str, str | None]] = Counter()
+        if told:
+            ours = json.loads(run_ids)
+            ended, follows = _as_told(ours, ended, told)
+            self._write_told(conn, numbers, ours, told, now)
         else:
-            transaction.run(conn, _CLOSE_SUCCESSES, {"numbers": jobs, "now": now})
-        failpoints.reach("finish.after_jobs")
-        transaction.run(conn, _CLOSE_THEIR_RUNS, {"numbers": runs, "now": now})
+            transaction.run(conn, _CLOSE_PLAIN, {"numbers": numbers, "now": now})
         failpoints.reach("finish.after_runs")
-        _tally(conn, map(tuple, json.loads(facts)), now, shard)
-        return None if number == len(successes) else {id_from(each) for each in json.loads(run_ids)}
+        followed = [_closed(row, told) for row in json.loads(special)]
+        freed = [row[0] for row in json.loads(special) if row[10] and not _again(told.get(row[1]))]
+        if freed:
+            transaction.run(conn, _FREE_DEDUPE_KEYS, {"jobs": dumps(freed)})
+        transaction.run(conn, _LEAVE, {"numbers": numbers})
+        failpoints.reach("finish.after_running")
+        _tally(conn, ended, now, shard, follows)
+        all_ = number == len(closings)
+        wanted = [each for each in followed if each is not None]
+        return Closures(None if all_ else {id_from(each) for each in json.loads(run_ids)}, wanted)
+
+    def _write_told(
+        self, conn: Connection, numbers: str, ours: Sequence[str], told: Mapping[str, Closing], now: int
+    ) -> None:
+        """Close those of which something is said, and let those wait that are tried again; the others succeeded."""
+        said = {
+            str(closing.run_id): members
+            for closing, members in told_once([told[run] for run in ours if run in told], _said)
+        }
+        pairs = list(zip(json.loads(numbers), ours, strict=True))
+        plain = [number for number, run in pairs if run not in told]
+        texts = ",".join([f'{{"n":{number},{said[run]}}}' for number, run in pairs if run in told])
+        if plain:
+            transaction.run(conn, _CLOSE_PLAIN, {"numbers": dumps(plain), "now": now})
+        if texts:
+            transaction.run(conn, _CLOSE_TOLD, {"told": f"[{texts}]", "now": now})
+            transaction.run(conn, _TRY_AGAIN, {"told": f"[{texts}]", "now": now})
 
 
-def _resolution_row(r: Resolution) -> dict[str, Any]:
-    row: dict[str, Any] = {"rs": r.run_status, "js": r.job_status}
+def _again(closing: Closing | None) -> bool:
+    return closing is not None and closing.resolution.job_status == "queued"
+
+
+def _as_told(
+    ours: Sequence[str], ended: Sequence[tuple[Any, ...]], told: Mapping[str, Closing]
+) -> tuple[list[tuple[Any, ...]], Counter[tuple[str, str, str, str | None]]]:
+    """What is counted, of each run that is ours: its facts with how it ended, and what follows."""
+    counted: list[tuple[Any, ...]] = []
+    follows: Counter[tuple[str, str, str, str | None]] = Counter()
+    for run, fact in zip(ours, ended, strict=True):
+        closing = told.get(run)
+        if closing is None:
+            counted.append(fact)
+            continue
+        tenant_id, key, queue, _, started_at, ready_at = fact
+        status = closing.resolution.run_status.value
+        counted.append((tenant_id, key, queue, status, started_at, None if _again(closing) else ready_at))
+        follows[tenant_id, key, queue, counted_as(closing.resolution)] += 1
+    return counted, follows
+
+
+def _closed(row: Sequence[Any], told: Mapping[str, Closing]) -> Closed | None:
+    """None if the run is only here because of its dedupe key."""
+    job_id, run_id, tenant_id, group_id, hooked, attempt_no, max_attempts, crashes, interruptions, suspect, _ = row
+    closing = told.get(run_id)
+    resolution = None if closing is None else closing.resolution
+    if group_id is None and not hooked and not (resolution is not None and resolution.chain):
+        return None
+    if resolution is not None:
+        max_attempts += resolution.extra_attempts or 0
+        crashes = crashes + 1 if resolution.crashed else crashes if resolution.interrupted else 0
+        interruptions += 1 if resolution.interrupted else 0
+        suspect = bool(resolution.suspect or (resolution.interrupted and suspect))
+    return Closed(
+        UUID(job_id), UUID(run_id), UUID(tenant_id), UUID(group_id) if group_id else None, bool(hooked), attempt_no, max_attempts,
+        crashes if resolution is not None else 0, interruptions, bool(suspect) if resolution is not None else False,
+    )  # fmt: skip
+
+
+def _said(r: Resolution) -> dict[str, Any]:
     evidence = r.evidence
-    for key, value in (
-        ("e", r.error), ("x", evidence.exit_code), ("so", evidence.stdout_tail), ("se", evidence.stderr_tail),
-        ("lp", evidence.log_path), ("p", evidence.pid), ("d", r.delay),
-    ):  # fmt: skip
-        if value is not None:
-            row[key] = value
-    if r.result is not None:
-        row["res"] = dumps(r.result)
-    if evidence.artifacts:
-        row["a"] = dumps([dict(artifact) for artifact in evidence.artifacts])
-    if r.extra_attempts:
-        row["xa"] = r.extra_attempts
-    if r.crashed:
-        row["c"] = 1
-    if r.suspect:
-        row["s"] = 1
-    if r.interrupted:
-        row["i"] = 1
-    return row
-
-
-class _ClosedRow(NamedTuple):
-    job_id: str
-    run_id: str
-    tenant_id: str
-    definition_key: str
-    queue: str
-    group_id: str | None
-    finished_at: int | None
-    hooked: int
-    run_started: int
-    ready_at: int
+    artifacts = [dict(artifact) for artifact in evidence.artifacts]
+    every = {
+        "rs": r.run_status, "js": r.job_status, "e": r.error, "d": r.delay, "x": evidence.exit_code, "so": evidence.stdout_tail,
+        "se": evidence.stderr_tail, "lp": evidence.log_path, "p": evidence.pid, "xa": r.extra_attempts or None,
+        "c": int(r.crashed) or None, "i": int(r.interrupted) or None, "s": int(r.suspect) or None,
+        "res": None if r.result is None else dumps(r.result), "a": dumps(artifacts) if artifacts else None,
+    }  # fmt: skip
+    return {key: value for key, value in every.items() if value is not None}
 
 
 def _tally(
     conn: Connection,
-    ended: Iterable[tuple[str, str, str, str, int, int | None]],
+    ended: Iterable[tuple[Any, ...]],
     now: int,
     shard: int,
-    follows: Mapping[tuple[str, str, str, str | None], int] | None = None,
+    follows: Mapping[tuple[str, str, str, str | None], int],
 ) -> None:
     """Count runs: of which tenant, key and queue, how they ended, when they began, since when a job that is over was ready;
     and what follows from their end."""
@@ -133,7 +140,7 @@ def _tally(
         counts[tenant_id, key, queue, status, bucket((now - began) / 1000)] += number
         if ready_at is not None:
             counts[tenant_id, key, queue, WAIT, bucket((began - ready_at) / 1000)] += number
-    for (tenant_id, key, queue, measure), number in (follows or {}).items():
+    for (tenant_id, key, queue, measure), number in follows.items():
         if measure is not None:
             counts[tenant_id, key, queue, measure, 0] += number
     minute = to_micros(minute_of(from_micros(now)))
@@ -142,58 +149,55 @@ def _tally(
     cursor.close()
 
 
-# Likewise: once seen to be ours, they are closed by their row numbers.
-_SUCCESSES = (
-    "SELECT count(*), json_group_array(j.rowid), json_group_array(r.rowid), json_group_array(r.id), json_group_array("
-    "json_array(j.tenant_id, j.definition_key, j.queue, 'succeeded', r.started_at, max(j.queued_at, j.scheduled_for)))"
-    " FROM json_each(:given) f"
-    " CROSS JOIN penstock_jobs j ON j.id = json_extract(f.value, '$[0]')"
-    " CROSS JOIN penstock_runs r ON r.job_id = j.id AND r.attempt_no = j.attempt_no"
-    " WHERE j.status = 'running' AND j.run_id = json_extract(f.value, '$[1]') AND r.id = j.run_id AND j.group_id IS NULL"
-    " AND j.tenant_id NOT IN (SELECT tenant_id FROM penstock_webhooks WHERE is_enabled)"
-)
-_SUCCEEDED = (
-    "UPDATE penstock_jobs SET status = 'succeeded', slot = 0, finished_at = max(:now, started_at), lease_expires_at = NULL,"
-    " last_error = NULL, crashes = 0, suspect = 0, result = "
-)
-_CLOSE_SUCCESSES = f"{_SUCCEEDED}NULL WHERE rowid IN (SELECT value FROM json_each(:numbers))"
-_CLOSE_WITH_RESULTS = (
-    f"{_SUCCEEDED}f.result FROM (SELECT json_extract(value, '$[0]') AS number, json_extract(value, '$[1]') AS result"
-    " FROM json_each(:given)) AS f WHERE penstock_jobs.rowid = f.number"
-)
-_CLOSE_THEIR_RUNS = (
-    "UPDATE penstock_runs SET status = 'succeeded', finished_at = max(:now, started_at)"
-    " WHERE rowid IN (SELECT value FROM json_each(:numbers))"
-)
-_CLOSE_JOBS = (
-    "UPDATE penstock_jobs SET status = f.js, waits_for = CASE f.js WHEN 'queued' THEN 'time' END, slot = 0,"
-    " scheduled_for = CASE f.js WHEN 'queued' THEN :now + CAST(round(f.d * 1000000) AS INTEGER) ELSE scheduled_for END,"
-    " finished_at = CASE f.js WHEN 'queued' THEN NULL ELSE max(:now, started_at) END, lease_expires_at = NULL,"
-    " cancel_requested_at = CASE f.js WHEN 'queued' THEN NULL ELSE cancel_requested_at END,"
-    " last_error = f.e, result = f.res, max_attempts = max_attempts + f.xa,"
-    " crashes = CASE WHEN f.c THEN crashes + 1 WHEN f.i THEN crashes ELSE 0 END, suspect = f.s OR (f.i AND suspect),"
-    " interruptions = interruptions + f.i"
-    " FROM (SELECT json_extract(value, '$.j') AS j, json_extract(value, '$.r') AS r, json_extract(value, '$.js') AS js,"
-    "  json_extract(value, '$.e') AS e, json_extract(value, '$.res') AS res, json_extract(value, '$.d') AS d,"
-    "  coalesce(json_extract(value, '$.xa'), 0) AS xa, coalesce(json_extract(value, '$.c'), 0) AS c,"
-    "  coalesce(json_extract(value, '$.i'), 0) AS i, coalesce(json_extract(value, '$.s'), 0) AS s FROM json_each(:closings)) AS f"
-    " WHERE penstock_jobs.id = f.j AND penstock_jobs.run_id = f.r AND penstock_jobs.status = 'running'"
-    " RETURNING penstock_jobs.id, run_id, tenant_id, definition_key, queue, group_id, finished_at,"
-    " tenant_id IN (SELECT tenant_id FROM penstock_webhooks WHERE is_enabled) AS hooked,"
-    " (SELECT started_at FROM penstock_runs r WHERE r.job_id = penstock_jobs.id AND r.attempt_no = penstock_jobs.attempt_no)"
-    "  AS run_started, max(queued_at, scheduled_for) AS ready_at"
-)
-_CLOSE_RUNS = (
-    "UPDATE penstock_runs SET status = f.rs, finished_at = max(:now, started_at), error = f.e, exit_code = f.x,"
-    " stdout_tail = coalesce(f.so, stdout_tail), stderr_tail = coalesce(f.se, stderr_tail),"
-    " artifacts = coalesce(f.a, artifacts), log_path = coalesce(f.lp, log_path), pid = coalesce(f.p, pid)"
-    " FROM (SELECT json_extract(value, '$.j') AS j, json_extract(value, '$.r') AS r, json_extract(value, '$.rs') AS rs,"
-    "  json_extract(value, '$.e') AS e, json_extract(value, '$.x') AS x, json_extract(value, '$.so') AS so,"
-    "  json_extract(value, '$.se') AS se, json_extract(value, '$.a') AS a, json_extract(value, '$.lp') AS lp,"
-    "  json_extract(value, '$.p') AS p"
-    "  FROM json_each(:closings)) AS f"
-    " WHERE penstock_runs.job_id = f.j AND penstock_runs.id = f.r AND penstock_runs.status = 'running'"
-)
+_HOOKED = "r.tenant_id IN (SELECT tenant_id FROM penstock_webhooks WHERE is_enabled)"
+# Found to be ours under the write lock: they are closed by their row numbers. Beside them those from which something follows.
+_OURS = f"""
+SELECT count(*), json_group_array(r.rowid), json_group_array(r.run_id),
+  json_group_array(json_array(r.tenant_id, r.definition_key, r.queue, 'succeeded', r.started_at, r.ready_at)),
+  json_group_array(json_array(r.job_id, r.run_id, r.tenant_id, r.group_id, {_HOOKED}, r.attempt_no, r.max_attempts, r.crashes,
+      r.interruptions, r.suspect, r.dedupe_key IS NOT NULL))
+    FILTER (WHERE r.group_id IS NOT NULL OR r.dedupe_key IS NOT NULL OR {_HOOKED}
+      OR r.job_id IN (SELECT value FROM json_each(:chained)))
+FROM json_each(:given) f CROSS JOIN penstock_running r ON r.job_id = json_extract(f.value, '$[0]')
+WHERE r.run_id = json_extract(f.value, '$[1]') AND (NOT :alone OR (r.group_id IS NULL AND NOT {_HOOKED}))
+"""
+_RUN = """INSERT INTO penstock_runs (job_id, tenant_id, attempt_no, id, started_at, worker_id, definition_id, progress, cancel_requested_at,
+  group_id, finished_at, max_attempts, status, job_status, pid, exit_code, error, result, stdout_tail, stderr_tail, artifacts, log_path)
+SELECT r.job_id, r.tenant_id, r.attempt_no, r.run_id, r.started_at, r.worker_id, r.definition_id, r.progress, r.cancel_requested_at,
+  r.group_id, max(:now, r.started_at)"""
+# A plain success has a statement of its own: to look for what is said of it in JSON would take longer than to write it.
+_CLOSE_PLAIN = f"""
+{_RUN}, r.max_attempts, 'succeeded', 'succeeded', r.pid, NULL, NULL, NULL, r.stdout_tail, r.stderr_tail, r.artifacts, NULL
+FROM json_each(:numbers) f CROSS JOIN penstock_running r ON r.rowid = f.value
+"""
+_TOLD = """(
+  SELECT json_extract(value, '$.n') AS n, coalesce(json_extract(value, '$.rs'), 'succeeded') AS rs,
+    coalesce(json_extract(value, '$.js'), 'succeeded') AS js, json_extract(value, '$.e') AS e, json_extract(value, '$.res') AS res,
+    json_extract(value, '$.d') AS d, json_extract(value, '$.x') AS x, json_extract(value, '$.so') AS so, json_extract(value, '$.se') AS se,
+    json_extract(value, '$.a') AS a, json_extract(value, '$.lp') AS lp, json_extract(value, '$.p') AS p,
+    coalesce(json_extract(value, '$.xa'), 0) AS xa, coalesce(json_extract(value, '$.c'), 0) AS c,
+    coalesce(json_extract(value, '$.i'), 0) AS i, coalesce(json_extract(value, '$.s'), 0) AS s
+  FROM json_each(:told)) AS f CROSS JOIN penstock_running r ON r.rowid = f.n"""
+_CLOSE_TOLD = f"""
+{_RUN}, r.max_attempts + f.xa, f.rs, NULLIF(f.js, 'queued'), coalesce(f.p, r.pid), f.x, f.e, f.res, coalesce(f.so, r.stdout_tail),
+  coalesce(f.se, r.stderr_tail), coalesce(f.a, r.artifacts), f.lp
+FROM {_TOLD}
+"""
+_TRY_AGAIN = f"""
+INSERT INTO penstock_waiting (job_id, tenant_id, queued_at, priority, attempt_no, max_attempts, crashes, interruptions, suspect, reason,
+  queue, definition_key, definition_id, group_id, trigger_id, dedupe_key, until)
+SELECT r.job_id, r.tenant_id, r.queued_at, r.priority, r.attempt_no, r.max_attempts + f.xa,
+  CASE WHEN f.c THEN r.crashes + 1 WHEN f.i THEN r.crashes ELSE 0 END, r.interruptions + f.i, f.s OR (f.i AND r.suspect), 'time', r.queue,
+  r.definition_key, r.definition_id, r.group_id, r.trigger_id, r.dedupe_key,
+  :now + CAST(round(coalesce(f.d, 0) * 1000000) AS INTEGER)
+FROM {_TOLD} WHERE f.js = 'queued'
+"""
+_FREE_DEDUPE_KEYS = """
+DELETE FROM penstock_dedupe WHERE (tenant_id, dedupe_key) IN (
+  SELECT tenant_id, dedupe_key FROM penstock_running WHERE job_id IN (SELECT value FROM json_each(:jobs)))
+  AND job_id IN (SELECT value FROM json_each(:jobs))
+"""
+_LEAVE = "DELETE FROM penstock_running WHERE rowid IN (SELECT value FROM json_each(:numbers))"
 _TALLY = (
     "INSERT INTO penstock_tallies (minute, tenant_id, definition_key, queue, measure, bucket, shard, n) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
     " ON CONFLICT DO UPDATE SET n = n + excluded.n"

@@ -32,10 +32,10 @@ class SqliteHeartbeat(SqliteLeases):
         ]
 
 
-_HEARTBEAT = (
-    "UPDATE penstock_jobs SET lease_expires_at = :lease, begun = max(penstock_jobs.begun, pair.begun)"
-    " FROM (SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS run, json_extract(value, '$[2]') AS begun"
-    "  FROM json_each(:pairs)) AS pair"
-    " WHERE penstock_jobs.id = pair.id AND penstock_jobs.run_id = pair.run AND penstock_jobs.status = 'running'"
-    " RETURNING penstock_jobs.run_id, cancel_requested_at"
-)
+_HEARTBEAT = """
+UPDATE penstock_running SET lease_expires_at = :lease, begun = max(penstock_running.begun, pair.begun)
+FROM (SELECT json_extract(value, '$[0]') AS job, json_extract(value, '$[1]') AS run, json_extract(value, '$[2]') AS begun
+      FROM json_each(:pairs)) AS pair
+WHERE penstock_running.job_id = pair.job AND penstock_running.run_id = pair.run
+RETURNING penstock_running.run_id, cancel_requested_at
+"""

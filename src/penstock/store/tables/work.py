@@ -154,7 +154,6 @@ waiting = Table(
         "reason <> 'group' OR (group_id IS NOT NULL AND group_position IS NOT NULL)", name="group_is_known"
     ),
     CheckConstraint("attempt_no >= 0 AND attempt_no < max_attempts", name="attempts_left"),
-    sqlite_with_rowid=False,
 )
 # What waits for its time, so that the future is never scanned.
 Index("ix_penstock_waiting_due", waiting.c.until, waiting.c.job_id, **where("reason = 'time'"))
@@ -195,7 +194,6 @@ ready = Table(
     *_names(),
     PrimaryKeyConstraint("tenant_id", "job_id"),
     CheckConstraint("attempt_no >= 0 AND attempt_no < max_attempts", name="attempts_left"),
-    sqlite_with_rowid=False,
 )
 # What a claim reads, in exactly its order; the key comes last so that a worker's filter is answered in the index.
 Index(
@@ -240,7 +238,6 @@ running = Table(
     CheckConstraint("attempt_no >= 1 AND attempt_no <= max_attempts", name="attempts_bounded"),
     # Room for a heartbeat's new row on the same page, so that no index is written.
     postgresql_with={"fillfactor": "80"},
-    sqlite_with_rowid=False,
 )
 # What is to stop, which every worker asks for each second. Most often empty.
 Index("ix_penstock_running_to_stop", running.c.worker_id, **where("cancel_requested_at IS NOT NULL"))

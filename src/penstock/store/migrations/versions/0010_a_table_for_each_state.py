@@ -169,7 +169,6 @@ def _make_tables() -> None:
             "attempt_no >= 0 AND attempt_no < max_attempts", name=op.f("ck_penstock_waiting_attempts_left")
         ),
         sa.PrimaryKeyConstraint("tenant_id", "job_id", name=op.f("pk_penstock_waiting")),
-        sqlite_with_rowid=False,
     )
     op.create_table(
         READY,
@@ -195,7 +194,6 @@ def _make_tables() -> None:
             "attempt_no >= 0 AND attempt_no < max_attempts", name=op.f("ck_penstock_ready_attempts_left")
         ),
         sa.PrimaryKeyConstraint("tenant_id", "job_id", name=op.f("pk_penstock_ready")),
-        sqlite_with_rowid=False,
     )
     op.create_table(
         RUNNING,
@@ -233,7 +231,6 @@ def _make_tables() -> None:
         ),
         sa.PrimaryKeyConstraint("job_id", name=op.f("pk_penstock_running")),
         postgresql_with={"fillfactor": "80"},
-        sqlite_with_rowid=False,
     )
     op.create_table(
         RUNS,
