@@ -29,7 +29,7 @@ from penstock.core.errors import CiphertextInvalid, InvalidInput, KeyMissing
 from penstock.core.nouns import Claim
 from penstock.core.outcomes import NOTHING
 from penstock.core.payload import dumps
-from penstock.store.hot import Alike, Closing, NewJob, Success
+from penstock.store.hot import Alike, Closing, NewJob
 
 _NO_TENANT = UUID(int=0)
 _LOOKS_SEALED = f'{{"{MEMBER}":"v1:'
@@ -196,10 +196,7 @@ class Codec:
             result=self.seal(resolution.result, result_of(tenant_id, job_id)),
             evidence=evidence,
         )
-        return replace(closing, resolution=sealed)
-
-    def success(self, success: Success, tenant_id: UUID) -> Success:
-        return success._replace(result=self.seal(success.result, result_of(tenant_id, success.job_id)))
+        return closing._replace(resolution=sealed)
 
     def for_audit(self, document: Any) -> Any:
         """What an audit entry says of a change. The audit is never rewritten, so no key could be taken out of use that it was
