@@ -18,57 +18,49 @@ import psycopg
 from penstock.store.postgresql import claim as postgresql_claim
 from penstock.store.postgresql import close as postgresql_close
 from penstock.store.postgresql.locks import GATE_LOCK
-from penstock.store.postgresql.transaction import BY_KEY
-from penstock.store.postgresql.transaction import timed as told_by_the_clock
+from penstock.store.postgresql.transaction import BY_KEY, Hot
 from penstock.store.sqlite import claim as sqlite_claim
 from penstock.store.sqlite import close as sqlite_close
 
-KEYS = "ARRAY['noop']"
 
-
-def bound(sql: str, **values: str) -> str:
+def bound(statement: Hot, **values: str) -> str:
     """The statement with its parameters written in: the names of PL/pgSQL variables, or literals."""
-    timed = told_by_the_clock(sql, False)
-    return re.sub(r"(?<!:):([a-z_]+)\b", lambda found: values[found[1]], timed)
+    return re.sub(r"(?<!:):([a-z_]+)\b", lambda found: values[found[1]], statement.by_server).strip()
 
 
 def postgres_loop(batch: int) -> str:
     """Claim and COMMIT, close and COMMIT, as a worker that has much to do: until nothing is claimed any more."""
     gate = bound(postgresql_claim._GATE, lock=str(GATE_LOCK))
     claim = bound(
-        postgresql_claim._claim_sql(False, True, False, True, by_worker=True),
-        queue="'default'", keys=KEYS, limit=str(batch), lease="60", worker="'limit'", pid="1", run_ids="v_new",
-        starting="8", apart="0",
+        postgresql_claim._claim_sql(False, True, False, True, guarded=True, by_worker=True),
+        queue="'default'", keys="ARRAY['noop']", limit=str(batch), lease="60", worker="'limit'", pid="1", run_ids="v_new",
+        starting="8", apart="0", open="ARRAY['default']",
     )  # fmt: skip
-    close = bound(
-        postgresql_close._close_successes_sql(False),
-        job_ids="v_jobs",
-        run_ids="v_runs",
+    closing = bound(
+        postgresql_close._CLOSE, job_ids="v_jobs", run_ids="v_runs", said="'[]'", shard="1", alone="true",
         number="cardinality(v_jobs)",
-        shard="1",
-    )
+    )  # fmt: skip
     return f"""
 DO $limit$
-DECLARE v_new uuid[]; v_jobs uuid[]; v_runs uuid[]; v_left uuid[];
+DECLARE v_new uuid[]; v_jobs uuid[]; v_runs uuid[]; v_left uuid[]; v_followed jsonb;
 BEGIN
   LOOP
     SELECT array_agg(gen_random_uuid()) INTO v_new FROM generate_series(1, {batch});
     PERFORM * FROM ({gate}) AS gate;
-    {_into(claim)}
+    {_into(claim, "o.job_id", "array_agg(x.a), array_agg(x.b)", "v_jobs, v_runs")}
     COMMIT;
     EXIT WHEN v_jobs IS NULL;
     PERFORM * FROM ({BY_KEY}) AS by_key;
-    {close.strip().replace("END FROM u", "END INTO v_left FROM u")};
+    {_into(closing, "CASE", "x.a, x.b", "v_left, v_followed")}
     COMMIT;
   END LOOP;
 END $limit$"""
 
 
-def _into(claim: str) -> str:
-    """Keep what was claimed, to close it."""
-    head, tail = claim.strip().rsplit("\nSELECT u.id AS job_id", 1)
-    kept = "array_agg(job_id), array_agg(run_id) INTO v_jobs, v_runs"
-    return f"{head}\nSELECT {kept} FROM (SELECT u.id AS job_id{tail}) AS claimed;"
+def _into(statement: str, begins: str, kept: str, variables: str) -> str:
+    """Keep what the statement returns, to go on with it."""
+    head, tail = statement.rsplit(f"\nSELECT {begins}", 1)
+    return f"{head}\nSELECT {kept} INTO {variables} FROM (SELECT {begins}{tail}) AS x(a, b);"
 
 
 def drain_in_postgres(url: str, batch: int = 400) -> float:
@@ -99,19 +91,18 @@ def drain_in_sqlite(url: str, batch: int) -> float:
         conn.execute("BEGIN IMMEDIATE")
         conn.execute(sqlite_claim._GATE, {"now": now}).fetchall()
         if given is not None:
-            [(_, jobs, runs, *_)] = conn.execute(sqlite_close._SUCCESSES, {"given": given}).fetchall()
-            conn.execute(sqlite_close._CLOSE_SUCCESSES, {"numbers": jobs, "now": now})
-            conn.execute(sqlite_close._CLOSE_THEIR_RUNS, {"numbers": runs, "now": now})
+            asked = {"given": given, "alone": True, "chained": "[]"}
+            [(_, numbers, *_)] = conn.execute(sqlite_close._OURS, asked).fetchall()
+            conn.execute(sqlite_close._CLOSE_PLAIN, {"numbers": numbers, "now": now})
+            conn.execute(sqlite_close._LEAVE, {"numbers": numbers})
         searched = {"queue0": "default", "keys": keys, "limit": batch, "now": now}
         [(numbers, rows, *_)] = conn.execute(find, searched).fetchall()
         found = json.loads(numbers)
         if found:
             pairs = json.dumps(list(zip(found, run_ids, strict=False)))
-            begun = {"starting": 8, "apart": 0}
-            conn.execute(
-                sqlite_claim._TAKE, {"pairs": pairs, "now": now, "lease": now + 60_000_000, "worker": "limit", **begun}
-            )
-            conn.execute(sqlite_claim._OPEN_RUNS, {"numbers": numbers, "now": now, "worker": "limit", "pid": 1})
+            took = {"now": now, "lease": now + 60_000_000, "worker": "limit", "pid": 1, "starting": 8, "apart": 0}
+            conn.execute(sqlite_claim._TAKE, {"pairs": pairs, **took})
+            conn.execute(sqlite_claim._LEAVE, {"numbers": numbers})
         conn.execute("COMMIT")
         if not found:
             break

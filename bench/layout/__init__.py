@@ -1,1 +1,0 @@
-"""The next layout as real statements, measured beside the present one: `python -m bench.layout`."""
