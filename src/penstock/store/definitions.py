@@ -13,11 +13,14 @@ from penstock.core.ids import new_id
 from penstock.core.marks import remembered
 from penstock.core.nouns import Definition
 from penstock.core.status import WaitsFor
-from penstock.store import rows
+from penstock.store import rows, states
 from penstock.store.database import Tx
 from penstock.store.sealing import defaults_of
-from penstock.store.tables import definitions, is_claimable, jobs, triggers
+from penstock.store.tables import definitions, ready, triggers
 from penstock.store.types import json_object
+
+MOVED_AT_ONCE = 1000
+"""Jobs that one statement names by their ids."""
 
 
 def _visible(tenant_id: UUID | None) -> ColumnElement[bool]:
@@ -123,19 +126,19 @@ def change(tx: Tx, definition_id: UUID, values: dict[str, Any]) -> Definition:
 
 def park(tx: Tx, definition_id: UUID) -> int:
     """Put what could be claimed back behind the limit; `admit` lets it through again as slots allow."""
-    return tx.count(
-        update(jobs)
-        .where(is_claimable(), jobs.c.definition_id == definition_id)
-        .values(claimable=False, waits_for=WaitsFor.LIMIT, slot=False)
-    )
+    return _park(tx, ready.c.definition_id == definition_id)
 
 
 def park_tenant(tx: Tx, tenant_id: UUID) -> int:
-    return tx.count(
-        update(jobs)
-        .where(is_claimable(), jobs.c.tenant_id == tenant_id)
-        .values(claimable=False, waits_for=WaitsFor.LIMIT, slot=False)
-    )
+    return _park(tx, ready.c.tenant_id == tenant_id)
+
+
+def _park(tx: Tx, whose: ColumnElement[bool]) -> int:
+    """What is claimed meanwhile is left to who claimed it."""
+    ids = [row.job_id for row in tx.rows(select(ready.c.job_id).where(whose).with_for_update())]
+    for start in range(0, len(ids), MOVED_AT_ONCE):
+        states.wait(tx, ready, ids[start : start + MOVED_AT_ONCE], WaitsFor.LIMIT)
+    return len(ids)
 
 
 def disable_triggers(tx: Tx, definition_id: UUID, reason: str) -> list[str]:

@@ -15,9 +15,11 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
+    cast,
     func,
     literal,
     literal_column,
+    null,
     or_,
     select,
     union_all,
@@ -27,11 +29,12 @@ from sqlalchemy import (
 from penstock.core.cipher import TEXT_MARK, readable
 from penstock.core.nouns import Job, Run
 from penstock.core.status import JobStatus
-from penstock.store import failpoints, rows
+from penstock.store import failpoints, rows, states
 from penstock.store.database import Tx
 from penstock.store.hot import Alike, NewJob, Written
+from penstock.store.members import how_many, members
 from penstock.store.sealing import params_of, snapshot_of
-from penstock.store.tables import floors, in_status, is_active, is_claimable, jobs, queues, runs
+from penstock.store.tables import dedupe, floors, job_view, jobs, queues, ready, running, runs
 from penstock.store.types import Id
 
 
@@ -54,29 +57,24 @@ def insert_alike(tx: Tx, many: Alike) -> int:
 
 
 def get(tx: Tx, tenant_id: UUID, job_id: UUID, *, lock: bool = False) -> Job | None:
-    query = select(*rows.JOB_COLUMNS).where(jobs.c.id == job_id, jobs.c.tenant_id == tenant_id)
-    row = tx.run(query.with_for_update() if lock else query).mappings().first()
+    """Return the tenant's job of this id. With `lock`, nobody else moves or changes it until the transaction ends."""
+    if lock and not states.hold(tx, tenant_id, job_id):
+        return None
+    query = select(*rows.JOB_COLUMNS).where(job_view.c.id == job_id, job_view.c.tenant_id == tenant_id)
+    row = tx.run(query).mappings().first()
     return rows.job(row, tx.codec) if row else None
 
 
 def get_many(tx: Tx, ids: Sequence[UUID]) -> list[Job]:
-    found = tx.run(select(*rows.JOB_COLUMNS).where(jobs.c.id.in_(ids))).mappings()
+    found = tx.run(select(*rows.JOB_COLUMNS).where(job_view.c.id.in_(ids))).mappings()
     by_id = {row["id"]: rows.job(row, tx.codec) for row in found}
     return [by_id[i] for i in ids if i in by_id]
 
 
 def active_with_dedupe_key(tx: Tx, tenant_id: UUID, dedupe_key: str) -> Job | None:
-    row = (
-        tx.run(
-            select(*rows.JOB_COLUMNS).where(
-                jobs.c.tenant_id == tenant_id,
-                jobs.c.dedupe_key == dedupe_key,
-                is_active(),
-            )
-        )
-        .mappings()
-        .first()
-    )
+    holder = select(dedupe.c.job_id).where(dedupe.c.tenant_id == tenant_id, dedupe.c.dedupe_key == dedupe_key)
+    query = select(*rows.JOB_COLUMNS).where(job_view.c.id == holder.scalar_subquery())
+    row = tx.run(query).mappings().first()
     return rows.job(row, tx.codec) if row else None
 
 
@@ -122,9 +120,21 @@ class Filter:
             pattern = f"%{_escape(self.search.lower())}%"
             texts = (jobs.c.definition_key, jobs.c.correlation_id, jobs.c.dedupe_key)
             # In the letters of an encrypted error something could be found that is not in the error.
-            plain_error = case((func.substr(jobs.c.last_error, 1, len(TEXT_MARK)) != TEXT_MARK, jobs.c.last_error))
+            error = _last_error()
+            plain_error = case((func.substr(error, 1, len(TEXT_MARK)) != TEXT_MARK, error))
             found.append(or_(*(func.lower(column).like(pattern, escape="\\") for column in (*texts, plain_error))))
         return found
+
+    def is_narrow(self) -> bool:
+        """Whether one of its conditions has an index of its own in `jobs`, so that few jobs are left for the others."""
+        narrow = (self.correlation_id, self.group_id, self.trigger_id, self.root_id)
+        return any(value is not None for value in narrow)
+
+
+def _last_error() -> ColumnElement[str]:
+    """The error of a job's last run."""
+    newest = select(runs.c.error).where(runs.c.job_id == jobs.c.id).order_by(runs.c.attempt_no.desc()).limit(1)
+    return newest.correlate(jobs).scalar_subquery()
 
 
 def _is_within(column: ColumnElement[str], pattern: str) -> ColumnElement[bool]:
@@ -157,7 +167,7 @@ def listed(
     if not where.statuses:
         return []
     ids = page_of_ids(where, before is not None)
-    query = select(*rows.JOB_COLUMNS).where(jobs.c.id.in_(ids)).order_by(jobs.c.id.desc())
+    query = select(*rows.JOB_COLUMNS).where(job_view.c.id.in_(ids)).order_by(job_view.c.id.desc())
     return [rows.job(row, tx.codec) for row in tx.run(query, page_params(tenant_id, limit, offset, before)).mappings()]
 
 
@@ -168,59 +178,89 @@ def page_params(tenant_id: UUID, limit: int, offset: int, before: UUID | None) -
 
 
 def page_of_ids(where: Filter, after_cursor: bool) -> Select[Any]:
-    """The ids of a page of jobs, newest first. One ordered index probe per status, merged: history is never sorted."""
+    """The ids of a page of jobs, newest first. One ordered index probe per table, merged: history is never sorted."""
     conditions = where.conditions()
-    return _merged(where.statuses, conditions, after_cursor) if conditions else _plain(where.statuses, after_cursor)
+    if conditions:
+        return _page(_branches(where.statuses, conditions, where.is_narrow(), after_cursor))
+    return _plain(frozenset(where.statuses), after_cursor)
 
 
 @lru_cache(maxsize=256)
-def _plain(statuses: tuple[JobStatus, ...], after_cursor: bool) -> Select[Any]:
-    return _merged(statuses, (), after_cursor)
+def _plain(statuses: frozenset[JobStatus], after_cursor: bool) -> Select[Any]:
+    return _page(_branches([each for each in JobStatus if each in statuses], (), False, after_cursor))
 
 
-def _merged(
-    statuses: Sequence[JobStatus], conditions: Sequence[ColumnElement[bool]], after_cursor: bool
-) -> Select[Any]:
-    more = [*conditions, jobs.c.id < bindparam("before", type_=Id)] if after_cursor else list(conditions)
+def _page(branches: Sequence[Select[Any]]) -> Select[Any]:
+    take, skip = bindparam("take"), bindparam("skip")
+    if len(branches) == 1:
+        return branches[0].order_by(branches[0].selected_columns[0].desc()).limit(take).offset(skip)
+    # Subqueries, because SQLite allows no ORDER BY inside the parts of a UNION.
+    parts = (
+        select(branch.order_by(branch.selected_columns[0].desc()).limit(bindparam("reach")).subquery())
+        for branch in branches
+    )
+    merged = union_all(*parts).subquery()
+    return select(merged.c.id).order_by(merged.c.id.desc()).limit(take).offset(skip)
+
+
+def _branches(
+    statuses: Sequence[JobStatus], conditions: Sequence[ColumnElement[bool]], is_narrow: bool, after_cursor: bool
+) -> list[Select[Any]]:
+    """The ids of a tenant's jobs, from each table that holds some of them: from `jobs` itself if no status is left out, or if
+    the conditions leave few; else from where the status has its index."""
+    tenant, before = bindparam("tenant", type_=Id), bindparam("before", type_=Id)
+    mine = select(jobs.c.id).where(jobs.c.tenant_id == tenant, *conditions)
+    if after_cursor:
+        mine = mine.where(jobs.c.id < before)
+    if set(statuses) == set(JobStatus):
+        return [mine]
+    places = [place for status in statuses for place in members(status, tenant)]
+    if is_narrow:
+        return [mine.where(select(literal(1)).where(t.c.job_id == jobs.c.id, here).exists()) for t, here in places]
     branches = []
-    for status in statuses:
-        branch = select(jobs.c.id).where(jobs.c.tenant_id == bindparam("tenant", type_=Id), in_status(status), *more)
-        # A subquery, because SQLite allows no ORDER BY inside the parts of a UNION.
-        branches.append(select(branch.order_by(jobs.c.id.desc()).limit(bindparam("reach")).subquery()))
-    merged = union_all(*branches).subquery()
-    return select(merged.c.id).order_by(merged.c.id.desc()).limit(bindparam("take")).offset(bindparam("skip"))
+    for table, here in places:
+        branch = select(table.c.job_id.label("id")).where(here)
+        if after_cursor:
+            branch = branch.where(table.c.job_id < before)
+        if conditions:
+            branch = branch.join(jobs, jobs.c.id == table.c.job_id).where(*conditions)
+        branches.append(branch)
+    return branches
 
 
 def count(tx: Tx, tenant_id: UUID, where: Filter, cap: int | None = None) -> int:
     if not where.statuses:
         return 0
-    conditions = where.conditions()
-    found: Any = union_all(
-        *(
-            select(literal(1)).where(jobs.c.tenant_id == tenant_id, in_status(status), *conditions)
-            for status in where.statuses
-        )
-    )
-    return int(tx.scalar(select(func.count()).select_from((found.limit(cap) if cap else found).subquery())))
+    branches = _branches(where.statuses, where.conditions(), where.is_narrow(), False)
+    found: Any = union_all(*branches) if len(branches) > 1 else branches[0]
+    some = (found.limit(cap) if cap else found).subquery()
+    return int(tx.scalar(select(func.count()).select_from(some), {"tenant": tenant_id}))
 
 
 def counts(tx: Tx, tenant_id: UUID, cap: int | None = None) -> dict[JobStatus, int]:
     """How many in each status; `cap` bounds the work on long histories."""
-    parts = []
-    for status in JobStatus:
-        part = select(literal(1)).where(jobs.c.tenant_id == tenant_id, in_status(status))
-        part = part.order_by(jobs.c.id).limit(cap) if cap else part  # ordered, so that it is read from the index
-        parts.append(select(func.count()).select_from(part.subquery()).scalar_subquery())
-    found = tx.run(select(*parts)).one()
+    found = tx.run(select(*(how_many(status, tenant_id, cap) for status in JobStatus))).one()
     return dict(zip(JobStatus, (int(n) for n in found), strict=True))
 
 
 def runs_of(tx: Tx, tenant_id: UUID, job_id: UUID) -> list[Run]:
+    """A job's runs, first to last: the closed ones and the open one, in one look."""
+    closed = select(*(runs.c[name].label(name) for name in rows.RUN_COLUMNS)).where(
+        runs.c.job_id == job_id, runs.c.id.is_not(None)
+    )
+    known = {"id": running.c.run_id, "status": literal_column("'running'")}
+    opened = select(
+        *(
+            known.get(name, running.c[name] if name in running.c else cast(null(), runs.c[name].type)).label(name)
+            for name in rows.RUN_COLUMNS
+        )
+    ).where(running.c.job_id == job_id)
+    all_runs = union_all(closed, opened).subquery()
     query = (
-        select(runs, jobs.c.params, jobs.c.root_id)
-        .join(jobs, jobs.c.id == runs.c.job_id)
-        .where(runs.c.job_id == job_id, jobs.c.tenant_id == tenant_id)
-        .order_by(runs.c.attempt_no)
+        select(all_runs, jobs.c.params, jobs.c.root_id)
+        .join(jobs, jobs.c.id == all_runs.c.job_id)
+        .where(jobs.c.tenant_id == tenant_id)
+        .order_by(all_runs.c.attempt_no)
     )
     return [rows.run(row, tx.codec) for row in tx.run(query).mappings()]
 
@@ -228,8 +268,8 @@ def runs_of(tx: Tx, tenant_id: UUID, job_id: UUID) -> list[Run]:
 def chain_of(tx: Tx, tenant_id: UUID, root_id: UUID) -> list[Job]:
     """A root and its retries, first to last."""
     query = select(*rows.JOB_COLUMNS).where(
-        jobs.c.tenant_id == tenant_id,
-        or_(jobs.c.id == root_id, and_(jobs.c.root_id == root_id, jobs.c.retry_of.is_not(None))),
+        job_view.c.tenant_id == tenant_id,
+        or_(job_view.c.id == root_id, and_(job_view.c.root_id == root_id, job_view.c.retry_of.is_not(None))),
     )
     found = {row["retry_of"]: rows.job(row, tx.codec) for row in tx.run(query).mappings()}
     ordered: list[Job] = []
@@ -248,22 +288,20 @@ def retry_of(tx: Tx, job_id: UUID) -> UUID | None:
 
 def largest_position(tx: Tx, tenant_id: UUID, priority: int) -> int | None:
     value: int | None = tx.scalar(
-        select(func.max(jobs.c.position)).where(
-            is_claimable(), jobs.c.tenant_id == tenant_id, jobs.c.priority == priority
-        )
+        select(func.max(ready.c.position)).where(ready.c.tenant_id == tenant_id, ready.c.priority == priority)
     )
     return value
 
 
 def smallest_position(tx: Tx, priority: int) -> int | None:
-    """The clock: the first waiting place of anyone at this priority, one probe per queue, from the queue's floor on. What
-    waits in a paused queue does not hold it, unless there is nothing else."""
+    """The clock: the first place of anyone at this priority, one probe per queue, from the queue's floor on. What waits in a
+    paused queue does not hold it, unless there is nothing else."""
     floor = select(floors.c.position).where(floors.c.queue == queues.c.name, floors.c.priority == priority)
     from_here = func.coalesce(floor.correlate(queues).scalar_subquery(), literal_column("-9223372036854775807"))
     first = (
-        select(func.min(jobs.c.position))
-        .where(is_claimable(), jobs.c.queue == queues.c.name, jobs.c.priority == priority)
-        .where(jobs.c.position >= from_here)
+        select(func.min(ready.c.position))
+        .where(ready.c.queue == queues.c.name, ready.c.priority == priority)
+        .where(ready.c.position >= from_here)
         .correlate(queues)
         .scalar_subquery()
     )
@@ -286,4 +324,5 @@ def change(tx: Tx, job_id: UUID, values: dict[str, Any], *conditions: ColumnElem
 def keep_snapshots(tx: Tx, job: Job) -> None:
     """Before its params change, give the earlier runs their own copy of what they ran with."""
     kept = tx.codec.seal(dict(readable(job.params)), snapshot_of(job.tenant_id, job.id))
-    tx.run(update(runs).where(runs.c.job_id == job.id, runs.c.params_snapshot.is_(None)).values(params_snapshot=kept))
+    bare = and_(runs.c.job_id == job.id, runs.c.id.is_not(None), runs.c.params_snapshot.is_(None))
+    tx.run(update(runs).where(bare).values(params_snapshot=kept))

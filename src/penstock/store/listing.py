@@ -19,7 +19,7 @@ from sqlalchemy.types import NullType
 from penstock.store import rows
 from penstock.store.database import Tx
 from penstock.store.jobs import Filter, page_of_ids, page_params
-from penstock.store.tables import jobs
+from penstock.store.tables import job_view
 from penstock.store.types import Id, UtcTime, from_micros
 
 NAMES = tuple(str(column.name) for column in rows.JOB_COLUMNS)  # plain strings: SQLAlchemy's own are slow to serialize
@@ -48,7 +48,7 @@ def page(
 @lru_cache(maxsize=256)
 def _statement(ids: Select[Any]) -> Any:
     raw = [type_coerce(column, NullType()).label(column.name) for column in rows.JOB_COLUMNS]
-    return select(*raw).where(jobs.c.id.in_(ids)).order_by(jobs.c.id.desc())
+    return select(*raw).where(job_view.c.id.in_(ids)).order_by(job_view.c.id.desc())
 
 
 def _time_of_micros(value: int) -> str:

@@ -11,19 +11,19 @@ from penstock.core.nouns import Job
 from penstock.core.position import GAP
 from penstock.store.database import Tx
 from penstock.store.jobs import smallest_position
-from penstock.store.tables import is_claimable, jobs
+from penstock.store.tables import ready
 
-_KEY = (jobs.c.position, jobs.c.queued_at, jobs.c.id)
+_KEY = (ready.c.position, ready.c.queued_at, ready.c.job_id)
 
 
 def _lane(tenant_id: UUID, priority: int) -> Any:
-    return and_(is_claimable(), jobs.c.tenant_id == tenant_id, jobs.c.priority == priority)
+    return and_(ready.c.tenant_id == tenant_id, ready.c.priority == priority)
 
 
 def edge(tx: Tx, tenant_id: UUID, priority: int, *, first: bool, but: UUID) -> int | None:
     """The first or last place of the tenant's own jobs, leaving one out."""
-    column = jobs.c.position.asc() if first else jobs.c.position.desc()
-    query = select(jobs.c.position).where(_lane(tenant_id, priority), jobs.c.id != but).order_by(column).limit(1)
+    column = ready.c.position.asc() if first else ready.c.position.desc()
+    query = select(ready.c.position).where(_lane(tenant_id, priority), ready.c.job_id != but).order_by(column).limit(1)
     value: int | None = tx.scalar(query)
     return value
 
@@ -52,36 +52,36 @@ def neighbour(tx: Tx, other: Job, but: UUID, *, before: bool) -> int | None:
 def normalise(tx: Tx, tenant_id: UUID, priority: int) -> int:
     """Spread the tenant's places evenly again, from its first on, keeping their order. One transaction."""
     ids = [
-        (row.id, row.position)
+        (row.job_id, row.position)
         for row in tx.rows(
-            select(jobs.c.id, jobs.c.position).where(_lane(tenant_id, priority)).order_by(*_KEY).with_for_update()
+            select(ready.c.job_id, ready.c.position).where(_lane(tenant_id, priority)).order_by(*_KEY).with_for_update()
         )
     ]
     if not ids:
         return 0
     start = ids[0][1]
-    changes = [{"job_id": job_id, "place": start + GAP * index} for index, (job_id, _) in enumerate(ids)]
-    tx.run(update(jobs).where(jobs.c.id == bindparam("job_id")).values(position=bindparam("place")), changes)
+    changes = [{"whose": job_id, "place": start + GAP * index} for index, (job_id, _) in enumerate(ids)]
+    tx.run(
+        update(ready)
+        .where(ready.c.tenant_id == tenant_id, ready.c.job_id == bindparam("whose"))
+        .values(position=bindparam("place")),
+        changes,
+    )
     return len(ids)
 
 
 def priorities(tx: Tx, tenant_id: UUID) -> list[int]:
-    query = (
-        select(jobs.c.priority)
-        .where(is_claimable(), jobs.c.tenant_id == tenant_id)
-        .distinct()
-        .order_by(jobs.c.priority)
-    )
+    query = select(ready.c.priority).where(ready.c.tenant_id == tenant_id).distinct().order_by(ready.c.priority)
     return [row.priority for row in tx.rows(query)]
 
 
 def catch_up(tx: Tx, queue: str) -> None:
     """Before a paused queue opens: what waits in it begins at the clock, in its order, as whoever was away does. Else its
     old places would all go before what the others have now."""
-    here = and_(is_claimable(), jobs.c.queue == queue)
-    firsts = select(jobs.c.priority, func.min(jobs.c.position).label("first")).where(here).group_by(jobs.c.priority)
+    here = and_(ready.c.queue == queue)
+    firsts = select(ready.c.priority, func.min(ready.c.position).label("first")).where(here).group_by(ready.c.priority)
     for row in tx.rows(firsts):
         behind = (smallest_position(tx, row.priority) or 0) - row.first
         if behind > 0:
-            moved = update(jobs).where(here, jobs.c.priority == row.priority)
-            tx.run(moved.values(position=jobs.c.position + behind))
+            moved = update(ready).where(here, ready.c.priority == row.priority)
+            tx.run(moved.values(position=ready.c.position + behind))

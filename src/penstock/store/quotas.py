@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from sqlalchemy import Executable, delete, func, literal, or_, select
+from sqlalchemy import Executable, delete, func, or_, select
 
 from penstock.core.quota import FREE, Bounds, own_bounds
 from penstock.core.status import JobStatus
 from penstock.store.database import Tx
-from penstock.store.tables import in_status, jobs, principals, tenants, workers
+from penstock.store.members import how_many
+from penstock.store.tables import principals, tenants, workers
 from penstock.store.types import json_object
 
 STALE_SECONDS = 60.0
@@ -38,8 +39,7 @@ def tokens(tx: Tx, tenant_id: UUID) -> int:
 
 def queued(tx: Tx, tenant_id: UUID, cap: int) -> int:
     """Jobs that wait or are ready, counted up to `cap`."""
-    some = select(literal(1)).where(jobs.c.tenant_id == tenant_id, in_status(JobStatus.QUEUED)).limit(cap)
-    return _count(tx, select(func.count()).select_from(some.subquery()))
+    return _count(tx, select(how_many(JobStatus.QUEUED, tenant_id, cap)))
 
 
 def worker_rows(tx: Tx, tenant_id: UUID) -> int:

@@ -10,7 +10,7 @@ from sqlalchemy import select, update
 
 from penstock.store import workers
 from penstock.store.database import Tx
-from penstock.store.tables import jobs
+from penstock.store.tables import job_view
 from penstock.store.tables import workers as workers_table
 
 SEEN_SECONDS = 5
@@ -31,11 +31,7 @@ def held(tx: Tx, job_id: UUID) -> Held | None:
 
 
 def held_many(tx: Tx, job_ids: Collection[UUID]) -> dict[UUID, Held]:
-    found = tx.rows(
-        select(jobs.c.id, jobs.c.tenant_id, jobs.c.queue, jobs.c.run_id, jobs.c.status, jobs.c.claimed_by).where(
-            jobs.c.id.in_(job_ids)
-        )
-    )
+    found = tx.rows(select(*(job_view.c[name] for name in ("id", *Held._fields))).where(job_view.c.id.in_(job_ids)))
     return {row[0]: Held(*row[1:]) for row in found}
 
 

@@ -25,11 +25,18 @@ from penstock.store.sealing import (
     stderr_of,
     stdout_of,
 )
-from penstock.store.tables import jobs
+from penstock.store.tables import job_view
 from penstock.store.types import json_object
 
 _JOB_FIELDS = frozenset(Job.__dataclass_fields__)
-JOB_COLUMNS = [jobs.c[name] for name in Job.__dataclass_fields__]
+JOB_COLUMNS = [job_view.c[name] for name in Job.__dataclass_fields__]
+
+_PLAIN_OF_A_RUN = (
+    "id", "job_id", "tenant_id", "attempt_no", "worker_id", "pid", "started_at", "finished_at", "exit_code", "error",
+    "definition_id", "stdout_tail", "stderr_tail", "log_path",
+)  # fmt: skip
+RUN_COLUMNS = (*_PLAIN_OF_A_RUN, "status", "params_snapshot", "artifacts")
+"""What `run` needs of a row, beside its job's `params` and `root_id`."""
 
 
 def job(row: Mapping[Any, Any], codec: Codec) -> Job:
@@ -68,11 +75,7 @@ _JSON_OF_A_JOB = (
 
 
 def run(row: Mapping[Any, Any], codec: Codec) -> Run:
-    names = (
-        "id", "job_id", "tenant_id", "attempt_no", "worker_id", "pid", "started_at", "finished_at", "exit_code", "error",
-        "definition_id", "stdout_tail", "stderr_tail", "log_path",
-    )  # fmt: skip
-    values = {name: row[name] for name in names}
+    values = {name: row[name] for name in _PLAIN_OF_A_RUN}
     tenant_id, job_id, run_id = row["tenant_id"], row["job_id"], row["id"]
     values["error"] = codec.open_text(values["error"], lambda: error_of(tenant_id, job_id))
     values["stdout_tail"] = codec.open_text(values["stdout_tail"], lambda: stdout_of(tenant_id, run_id))

@@ -21,7 +21,7 @@ from penstock.core.position import GAP
 from penstock.store import waiting
 from penstock.store.database import Tx
 from penstock.store.jobs import smallest_position
-from penstock.store.tables import floors, is_claimable, jobs, queues, tenants, workers
+from penstock.store.tables import floors, queues, ready, tenants, workers
 
 SHOWN = 20
 MAX_LANES = 500
@@ -43,8 +43,8 @@ class Offer(NamedTuple):
 
     def condition(self) -> ColumnElement[bool]:
         """Which jobs of one of its queues it takes."""
-        keys = true() if self.keys is None else jobs.c.definition_key.in_(sorted(self.keys))
-        return keys if self.tenant_id is None else and_(keys, jobs.c.tenant_id == self.tenant_id)
+        keys = true() if self.keys is None else ready.c.definition_key.in_(sorted(self.keys))
+        return keys if self.tenant_id is None else and_(keys, ready.c.tenant_id == self.tenant_id)
 
 
 def offers(tx: Tx, seen_within: float) -> list[Offer]:
@@ -110,19 +110,22 @@ def set_floors(tx: Tx, seen_within: float) -> None:
 
 def _lanes(tx: Tx, queue: str) -> Iterator[tuple[str, int]]:
     """The priorities at which something waits in the queue, by hops through the index."""
-    here = select(func.min(jobs.c.priority)).where(is_claimable(), jobs.c.queue == queue)
+    here = select(func.min(ready.c.priority)).where(ready.c.queue == queue)
     priority = tx.scalar(here)
     for _ in range(MAX_LANES):
         if priority is None:
             return
         yield queue, priority
-        priority = tx.scalar(here.where(jobs.c.priority > priority))
+        priority = tx.scalar(here.where(ready.c.priority > priority))
 
 
 def _set_floor(tx: Tx, queue: str, priority: int, floor: int | None, there: Sequence[Offer]) -> None:
-    lane = and_(is_claimable(), jobs.c.queue == queue, jobs.c.priority == priority)
+    lane = and_(ready.c.queue == queue, ready.c.priority == priority)
     line = (
-        select(jobs.c.position, jobs.c.tenant_id, jobs.c.definition_key).where(lane).order_by(jobs.c.position).limit(1)
+        select(ready.c.position, ready.c.tenant_id, ready.c.definition_key)
+        .where(lane)
+        .order_by(ready.c.position)
+        .limit(1)
     )
     head = tx.first(line)
     served = or_(
@@ -137,7 +140,7 @@ def _set_floor(tx: Tx, queue: str, priority: int, floor: int | None, there: Sequ
         if floor is not None:
             tx.run(delete(floors).where(floors.c.queue == queue, floors.c.priority == priority))
         return
-    begin = tx.scalar(select(func.max(jobs.c.position)).where(lane)) + 1 if first is None else first.position
+    begin = tx.scalar(select(func.max(ready.c.position)).where(lane)) + 1 if first is None else first.position
     if floor is None or begin > floor:
         insert: Any = sqlite.insert if tx.dialect.name == "sqlite" else postgresql.insert
         made = insert(floors).values(queue=queue, priority=priority, position=begin)
@@ -149,4 +152,4 @@ def _catch_up(tx: Tx, lane: ColumnElement[bool], priority: int, floor: int, firs
     others have now."""
     behind = (smallest_position(tx, priority) or 0) - first
     if behind > 0:
-        tx.run(update(jobs).where(lane, jobs.c.position < floor).values(position=jobs.c.position + behind))
+        tx.run(update(ready).where(lane, ready.c.position < floor).values(position=ready.c.position + behind))

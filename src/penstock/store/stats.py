@@ -7,13 +7,14 @@ from functools import partial
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import and_, func, literal, or_, select, union_all
+from sqlalchemy import func, select, union_all
 
 from penstock.core.status import JobStatus
 from penstock.store.database import Tx
+from penstock.store.members import how_many, members
 from penstock.store.rows import opened_job
 from penstock.store.sealing import Codec, error_of
-from penstock.store.tables import in_status, jobs, tallies, tenants, triggers
+from penstock.store.tables import ended_as, job_view, jobs, runs, tallies, tenants, triggers
 from penstock.store.waiting import Lane
 
 NEWEST = 200
@@ -54,11 +55,9 @@ def summed(tx: Tx, since: datetime, before: datetime | None = None) -> list[tupl
 
 def depths(tx: Tx, tenant_ids: list[UUID], cap: int) -> dict[tuple[UUID, JobStatus], int]:
     """How many jobs each tenant has in each status, counted up to `cap`; one index range for each."""
-    parts = []
-    for tenant_id in tenant_ids:
-        for status in JobStatus:
-            some = select(literal(1)).where(jobs.c.tenant_id == tenant_id, in_status(status)).limit(cap)
-            parts.append(((tenant_id, status), select(func.count()).select_from(some.subquery()).scalar_subquery()))
+    parts = [
+        ((tenant_id, status), how_many(status, tenant_id, cap)) for tenant_id in tenant_ids for status in JobStatus
+    ]
     found: dict[tuple[UUID, JobStatus], int] = {}
     for start in range(0, len(parts), 60):
         chunk = parts[start : start + 60]
@@ -93,13 +92,14 @@ class Failure(NamedTuple):
 
 def newest_failures(tx: Tx, tenant_id: UUID, limit: int, since: datetime | None = None) -> list[Failure]:
     """The newest jobs that failed or died."""
-    columns = (jobs.c.id, jobs.c.definition_key, jobs.c.status, jobs.c.last_error, jobs.c.finished_at)
+    columns = (runs.c.job_id.label("id"), jobs.c.definition_key, runs.c.job_status, runs.c.error, runs.c.finished_at)
     branches = []
     for status in (JobStatus.FAILED, JobStatus.DEAD_LETTER):
-        branch = select(*columns).where(jobs.c.tenant_id == tenant_id, in_status(status))
+        branch = select(*columns).join(jobs, jobs.c.id == runs.c.job_id)
+        branch = branch.where(runs.c.tenant_id == tenant_id, ended_as(status.value))
         if since is not None:
-            branch = branch.where(jobs.c.finished_at >= since)
-        branches.append(select(branch.order_by(jobs.c.id.desc()).limit(limit).subquery()))
+            branch = branch.where(runs.c.finished_at >= since)
+        branches.append(select(branch.order_by(runs.c.job_id.desc()).limit(limit).subquery()))
     merged = union_all(*branches).subquery()
     return [
         Failure(row[0], row[1], row[2], tx.codec.open_text(row[3], partial(error_of, tenant_id, row[0])), row[4])
@@ -107,24 +107,28 @@ def newest_failures(tx: Tx, tenant_id: UUID, limit: int, since: datetime | None 
     ]
 
 
-LIGHT = (
-    jobs.c.id, jobs.c.definition_key, jobs.c.queue, jobs.c.status, jobs.c.waits_for, jobs.c.priority, jobs.c.position,
-    jobs.c.source, jobs.c.attempt_no, jobs.c.max_attempts, jobs.c.claimed_by, jobs.c.queued_at, jobs.c.scheduled_for,
-    jobs.c.started_at, jobs.c.finished_at, jobs.c.cancel_requested_at, jobs.c.progress, jobs.c.last_error, jobs.c.group_id,
+LIGHT = tuple(
+    job_view.c[name]
+    for name in (
+        "id", "definition_key", "queue", "status", "waits_for", "priority", "position", "source", "attempt_no", "max_attempts",
+        "claimed_by", "queued_at", "scheduled_for", "started_at", "finished_at", "cancel_requested_at", "progress", "last_error",
+        "group_id",
+    )
 )  # fmt: skip
 
 
 def pulse(tx: Tx, tenant_id: UUID, also: list[UUID]) -> list[dict[str, Any]]:
     """What a live view watches: the newest jobs of each status, those that run, and those it watched before."""
-    newest = []
+    chosen: list[Any] = []
     for status in JobStatus:
         bound = OPEN if status is JobStatus.RUNNING else NEWEST
-        branch = select(jobs.c.id).where(jobs.c.tenant_id == tenant_id, in_status(status))
-        newest.append(select(branch.order_by(jobs.c.id.desc()).limit(bound).subquery()))
-    ids = union_all(*newest).subquery()
-    chosen = jobs.c.id.in_(select(ids.c.id))
-    wanted = or_(chosen, jobs.c.id.in_(also)) if also else and_(chosen)
-    found = tx.run(select(*LIGHT).where(jobs.c.tenant_id == tenant_id, wanted)).mappings()
+        for table, here in members(status, tenant_id):
+            branch = select(table.c.job_id.label("id")).where(here).order_by(table.c.job_id.desc()).limit(bound)
+            chosen.append(select(branch.subquery()))
+    if also:
+        chosen.append(select(jobs.c.id).where(jobs.c.tenant_id == tenant_id, jobs.c.id.in_(also)))
+    ids = union_all(*chosen).subquery()
+    found = tx.run(select(*LIGHT).where(job_view.c.id.in_(select(ids.c.id)))).mappings()
     return [_opened(dict(row), tenant_id, tx.codec) for row in found]
 
 

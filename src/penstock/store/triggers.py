@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, insert, literal, literal_column, or_, select, tuple_, update
+from sqlalchemy import func, insert, literal, literal_column, or_, select, tuple_, union_all, update
 
 from penstock.core.ids import new_id
 from penstock.core.outside import steady
@@ -18,7 +18,7 @@ from penstock.core.reach import Trigger
 from penstock.core.schedule import Facts
 from penstock.store.database import Tx
 from penstock.store.sealing import Codec, template_of
-from penstock.store.tables import is_active_of_trigger, jobs, tenants, triggers
+from penstock.store.tables import jobs, ready, running, runs, tenants, triggers, waiting
 from penstock.store.types import Id, UtcTime, json_object
 
 _FIELDS = tuple(Trigger.__dataclass_fields__)
@@ -150,24 +150,24 @@ def facts(tx: Tx, ids: Sequence[UUID]) -> dict[UUID, Facts]:
     """How many jobs of each schedule are active, and when its last one ended."""
     if not ids:
         return {}
-    counted = select(jobs.c.trigger_id, func.count()).where(jobs.c.trigger_id.in_(ids), is_active_of_trigger())
-    active = {row[0]: int(row[1]) for row in tx.rows(counted.group_by(jobs.c.trigger_id))}
-    newest = jobs.alias()
-    recent = select(newest.c.id).where(newest.c.trigger_id == triggers.c.id).order_by(newest.c.id.desc()).limit(RECENT)
-    ended = (
-        select(triggers.c.id, func.max(jobs.c.finished_at))
-        .select_from(triggers)
-        .join(jobs, (jobs.c.trigger_id == triggers.c.id) & jobs.c.id.in_(recent.correlate(triggers)))
-        .where(triggers.c.id.in_(ids))
-        .group_by(triggers.c.id)
+    alive = union_all(*(select(t.c.trigger_id).where(t.c.trigger_id.in_(ids)) for t in _ACTIVE)).subquery()
+    counted = select(alive.c.trigger_id, func.count()).group_by(alive.c.trigger_id)
+    active = {row[0]: int(row[1]) for row in tx.rows(counted)}
+    recent = select(jobs.c.id).where(jobs.c.trigger_id == triggers.c.id).order_by(jobs.c.id.desc()).limit(RECENT)
+    last_end = select(func.max(runs.c.finished_at)).where(
+        runs.c.job_status.is_not(None), runs.c.job_id.in_(recent.correlate(triggers))
     )
+    ended = select(triggers.c.id, last_end.correlate(triggers).scalar_subquery()).where(triggers.c.id.in_(ids))
     return {row[0]: Facts(active=active.get(row[0], 0), busy_until=row[1]) for row in tx.rows(ended)}
+
+
+_ACTIVE = (waiting, ready, running)
 
 
 def active_jobs(tx: Tx, trigger_id: UUID) -> list[UUID]:
     """What `cancel_running` cancels."""
-    query = select(jobs.c.id).where(jobs.c.trigger_id == trigger_id, is_active_of_trigger())
-    return [row.id for row in tx.rows(query.order_by(jobs.c.id))]
+    alive = union_all(*(select(t.c.job_id).where(t.c.trigger_id == trigger_id) for t in _ACTIVE)).subquery()
+    return [row.job_id for row in tx.rows(select(alive.c.job_id).order_by(alive.c.job_id))]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,24 +5,24 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import case, func, or_, select
 
 from penstock.core.nouns import Job
 from penstock.core.status import JobStatus
 from penstock.store.database import Tx
-from penstock.store.tables import in_status, is_claimable, jobs, queues, workers
+from penstock.store.tables import jobs, queues, ready, running, waiting, workers
 
 
 def running_of(
     tx: Tx, *, definition_id: UUID | None = None, tenant_id: UUID | None = None, most: int = 5
 ) -> list[UUID]:
     """Jobs that hold the slots, longest first."""
-    query = select(jobs.c.id).where(in_status(JobStatus.RUNNING)).order_by(jobs.c.started_at, jobs.c.id).limit(most)
+    query = select(running.c.job_id).order_by(running.c.started_at, running.c.job_id).limit(most)
     if definition_id is not None:
-        query = query.where(jobs.c.definition_id == definition_id)
+        query = query.where(running.c.definition_id == definition_id)
     if tenant_id is not None:
-        query = query.where(jobs.c.tenant_id == tenant_id)
-    return [row.id for row in tx.rows(query)]
+        query = query.where(running.c.tenant_id == tenant_id)
+    return [row.job_id for row in tx.rows(query)]
 
 
 def queue_paused(tx: Tx, name: str) -> bool:
@@ -47,11 +47,11 @@ def offering(tx: Tx, job: Job, seen_within: float) -> list[str]:
 def ahead(tx: Tx, job: Job, cap: int = 10_000) -> int:
     """How many claimable jobs of its queue come first (counted up to `cap`)."""
     before = (
-        select(jobs.c.id)
+        select(ready.c.job_id)
         .where(
-            is_claimable(),
-            jobs.c.queue == job.queue,
-            (jobs.c.priority < job.priority) | ((jobs.c.priority == job.priority) & (jobs.c.position < job.position)),
+            ready.c.queue == job.queue,
+            (ready.c.priority < job.priority)
+            | ((ready.c.priority == job.priority) & (ready.c.position < job.position)),
         )
         .limit(cap)
     )
@@ -60,10 +60,15 @@ def ahead(tx: Tx, job: Job, cap: int = 10_000) -> int:
 
 def predecessor(tx: Tx, job: Job) -> Any:
     """The member of its group that it waits for."""
+    runs_now, is_ready, waits = (
+        select(table.c.job_id).where(table.c.tenant_id == jobs.c.tenant_id, table.c.job_id == jobs.c.id).exists()
+        for table in (running, ready, waiting)
+    )
+    status = case((runs_now, JobStatus.RUNNING.value), else_=JobStatus.QUEUED.value)
     query = (
-        select(jobs.c.id, jobs.c.status, jobs.c.group_position)
+        select(jobs.c.id, status.label("status"), jobs.c.group_position)
         .where(jobs.c.group_id == job.group_id, jobs.c.group_position < (job.group_position or 0))
-        .where(jobs.c.status.in_((JobStatus.QUEUED, JobStatus.RUNNING)))
+        .where(or_(runs_now, is_ready, waits))
         .order_by(jobs.c.group_position.desc())
         .limit(1)
     )
