@@ -9,19 +9,19 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import and_, case, delete, insert, literal, or_, select, update
+from sqlalchemy import ColumnElement, and_, case, insert, literal, select, update
 
 from penstock.core.decide import Attempt
 from penstock.core.ids import new_id
 from penstock.core.nouns import Claim
 from penstock.core.outcomes import NOTHING
-from penstock.core.status import JobStatus, RetryMode, RunStatus, WaitsFor
-from penstock.store import failpoints, promote, rows
+from penstock.core.status import RetryMode, RunStatus, WaitsFor
+from penstock.store import failpoints, promote, rows, states
 from penstock.store.database import Tx
 from penstock.store.dialect import Dialect
 from penstock.store.hot import NOTHING_TAKEN, Beats, ClaimRequest, Closing, Closures, Gate, Rehearsed, Taken
 from penstock.store.sealing import error_of, has_secrets, progress_of, stderr_of, stdout_of
-from penstock.store.tables import definitions, in_status, jobs, run_in_status, runs, tenants
+from penstock.store.tables import definitions, jobs, running, runs, tenants
 
 
 def gate(tx: Tx) -> Gate:
@@ -63,32 +63,21 @@ def enter_and_claim(tx: Tx, rehearsed: Rehearsed) -> tuple[Gate, Taken]:
 def held(tx: Tx, run_ids: Sequence[UUID]) -> list[Claim]:
     """The claims of these runs, if they were made: for a caller whose COMMIT was not answered."""
     query = (
-        select(jobs, tenants.c.slug, runs.c.started_at.label("run_started"), definitions.c.timeout_seconds)
-        .join(tenants, tenants.c.id == jobs.c.tenant_id)
-        .outerjoin(definitions, definitions.c.id == jobs.c.definition_id)
-        .join(runs, and_(runs.c.job_id == jobs.c.id, runs.c.id == jobs.c.run_id))
-        .where(jobs.c.run_id.in_(run_ids), in_status(JobStatus.RUNNING))
-        .order_by(jobs.c.priority, jobs.c.position, jobs.c.queued_at, jobs.c.id)
-    )
-    names = (
-        "run_id", "tenant_id", "definition_id", "queue", "params", "attempt_no", "max_attempts", "retry_mode", "root_id",
-        "group_id", "lease_expires_at", "trace", "correlation_id", "timeout_seconds",
-    )  # fmt: skip
-    found = [
-        rows.claim(
-            {
-                **{name: row[name] for name in names},
-                "job_id": row["id"],
-                "key": row["definition_key"],
-                "tenant_slug": row["slug"],
-                "started_at": row["run_started"],
-                "suspicion": row["crashes"] + 1 if row["suspect"] else 0,
-            },
-            row["claimed_by"],
+        select(
+            running.c.job_id, running.c.run_id, running.c.tenant_id, tenants.c.slug.label("tenant_slug"), running.c.definition_id,
+            running.c.definition_key.label("key"), running.c.queue, jobs.c.params, running.c.attempt_no, running.c.max_attempts,
+            jobs.c.retry_mode, jobs.c.root_id, jobs.c.group_id, jobs.c.trace, jobs.c.correlation_id, running.c.lease_expires_at,
+            running.c.started_at, definitions.c.timeout_seconds, running.c.worker_id,
+            case((running.c.suspect, running.c.crashes + 1), else_=0).label("suspicion"),
         )
-        for row in tx.run(query).mappings()
-    ]
-    return tx.codec.claims(found)
+        .join(jobs, jobs.c.id == running.c.job_id)
+        .join(tenants, tenants.c.id == running.c.tenant_id)
+        .outerjoin(definitions, definitions.c.id == running.c.definition_id)
+        .where(running.c.run_id.in_(run_ids))
+        .order_by(running.c.priority, running.c.position, running.c.queued_at, running.c.job_id)
+    )  # fmt: skip
+    found = [dict(row) for row in tx.run(query).mappings()]
+    return tx.codec.claims([rows.claim(row, row.pop("worker_id")) for row in found])
 
 
 def heartbeat(
@@ -103,10 +92,9 @@ def heartbeat(
     missing = [(job_id, run_id) for job_id, run_id in pairs if run_id not in renewed]
     if missing:
         # A row that somebody holds at this moment was passed by, not lost: it is ours while it carries our run.
-        ours = select(jobs.c.run_id).where(
-            jobs.c.id.in_([job_id for job_id, _ in missing]),
-            jobs.c.run_id.in_([run_id for _, run_id in missing]),
-            in_status(JobStatus.RUNNING),
+        ours = select(running.c.run_id).where(
+            running.c.job_id.in_([job_id for job_id, _ in missing]),
+            running.c.run_id.in_([run_id for _, run_id in missing]),
         )
         passed_by = {row.run_id for row in tx.rows(ours)}
     return Beats(renewed, passed_by, asked)
@@ -116,12 +104,13 @@ def attempts(tx: Tx, pairs: Sequence[tuple[UUID, UUID]]) -> dict[UUID, tuple[Att
     """The facts a decision needs, by run id, read under lock; a run that is no longer open is missing."""
     query = (
         select(
-            jobs.c.run_id, jobs.c.attempt_no, jobs.c.max_attempts, jobs.c.retry_mode, jobs.c.crashes,
-            jobs.c.cancel_requested_at, jobs.c.definition_id, jobs.c.interruptions,
+            running.c.run_id, running.c.attempt_no, running.c.max_attempts, jobs.c.retry_mode, running.c.crashes,
+            running.c.cancel_requested_at, running.c.definition_id, running.c.interruptions,
         )
-        .where(jobs.c.id.in_([job_id for job_id, _ in pairs]), in_status(JobStatus.RUNNING))
-        .order_by(jobs.c.id)
-        .with_for_update()
+        .join(jobs, jobs.c.id == running.c.job_id)
+        .where(running.c.job_id.in_([job_id for job_id, _ in pairs]))
+        .order_by(running.c.job_id)
+        .with_for_update(of=running)
     )  # fmt: skip
     wanted = {run_id for _, run_id in pairs}
     return {
@@ -187,30 +176,42 @@ def _tenants(tx: Tx, given: Sequence[tuple[UUID, UUID | None]]) -> dict[UUID, UU
     return known
 
 
-def chain(tx: Tx, job_id: UUID, delay: float) -> UUID:
-    """A new job that retries this one, due after `delay`. `UNIQUE (retry_of)` holds that there is only one."""
+_COPIED = (
+    "tenant_id", "root_id", "priority", "max_attempts", "queue", "definition_key", "retry_mode", "source", "params", "definition_id",
+    "source_ref", "dedupe_key", "correlation_id", "group_id", "group_position", "trigger_id", "tick_at", "created_by", "trace",
+)  # fmt: skip
+"""What a retry has of the job that it retries."""
+
+
+def chain(
+    tx: Tx,
+    job_id: UUID,
+    delay: float,
+    *,
+    max_attempts: int | None = None,
+    waits_for: WaitsFor = WaitsFor.TIME,
+    crashes: int = 0,
+    interruptions: int = 0,
+    suspect: bool = False,
+) -> UUID:
+    """A new job that retries this one, which has ended, due after `delay`. `UNIQUE (retry_of)` holds that there is only one."""
+    last = tx.run(
+        select(runs.c.attempt_no, runs.c.max_attempts).where(
+            runs.c.job_id == job_id, runs.c.job_status.is_not(None), runs.c.id.is_not(None)
+        )
+    ).one()
     retry_id = new_id()
-    copied = (
-        "tenant_id", "definition_id", "definition_key", "queue", "priority", "params", "source", "source_ref", "dedupe_key",
-        "correlation_id", "attempt_no", "max_attempts", "retry_mode", "root_id", "group_id", "group_position", "trigger_id",
-        "tick_at", "created_by", "trace", "crashes", "interruptions", "suspect",
-    )  # fmt: skip
+    due = tx.later(delay)
     ours: dict[str, Any] = {
-        "id": literal(retry_id, jobs.c.id.type),
-        "retry_of": jobs.c.id,
-        "status": literal(str(JobStatus.QUEUED)),
-        "claimable": literal(False),
-        "waits_for": literal(str(WaitsFor.TIME)),
-        "slot": literal(False),
-        "position": literal(0),
-        "scheduled_for": tx.later(delay),
-        "created_at": tx.now,
-        "queued_at": tx.now,
-    }
-    source = select(*(jobs.c[name] for name in copied), *(value.label(name) for name, value in ours.items())).where(
-        jobs.c.id == job_id
-    )
-    tx.run(insert(jobs).from_select([*copied, *ours], source))
+        "id": literal(retry_id, jobs.c.id.type), "retry_of": jobs.c.id, "scheduled_for": due, "created_at": tx.now,
+    }  # fmt: skip
+    copy = select(*(jobs.c[name] for name in _COPIED), *(value.label(name) for name, value in ours.items()))
+    tx.run(insert(jobs).from_select([*_COPIED, *ours], copy.where(jobs.c.id == job_id)))
+    allowed = last.max_attempts if max_attempts is None else max_attempts
+    states.enter(
+        tx, retry_id, waits_for, last.attempt_no, allowed, until=due, crashes=crashes, interruptions=interruptions,
+        suspect=suspect,
+    )  # fmt: skip
     return retry_id
 
 
@@ -218,53 +219,32 @@ def release(tx: Tx, pairs: Sequence[tuple[UUID, UUID]], *, suspects: bool = Fals
     """Give claims that were never started back untouched: the run is as if it had not been, the place is kept. One whose
     definition was paused or limited meanwhile goes behind that limit instead; one that was asked to stop is left.
     `suspects` are claims of a worker that died, of which nobody can tell whether they had begun."""
-    limited = or_(
-        select(definitions.c.id)
-        .where(
-            definitions.c.id == jobs.c.definition_id,
-            or_(definitions.c.paused, and_(definitions.c.max_running.is_not(None), ~jobs.c.slot)),
-        )
-        .exists(),
-        select(tenants.c.id)
-        .where(tenants.c.id == jobs.c.tenant_id, tenants.c.max_running.is_not(None), ~jobs.c.slot)
-        .exists(),
+    given = (
+        select(running.c.job_id, running.c.queue, states.is_limited(running).label("limited"))
+        .where(_open(pairs), running.c.cancel_requested_at.is_(None))
+        .order_by(running.c.job_id)
+        .with_for_update(of=running)
     )
-    given = update(jobs).where(
-        jobs.c.id.in_([job_id for job_id, _ in pairs]),
-        jobs.c.run_id.in_([run_id for _, run_id in pairs]),  # a run is of one job
-        in_status(JobStatus.RUNNING),
-        jobs.c.cancel_requested_at.is_(None),
-    )
-    values: dict[str, Any] = {
-        "status": JobStatus.QUEUED,
-        "claimable": ~limited,
-        "waits_for": case((limited, WaitsFor.LIMIT)),
-        "slot": and_(jobs.c.slot, ~limited),
-        "attempt_no": jobs.c.attempt_no - 1,
-        "started_at": case((jobs.c.attempt_no > 1, jobs.c.started_at)),
-        "run_id": None,
-        "claimed_by": None,
-        "lease_expires_at": None,
-    }
-    if suspects:
-        values["suspect"] = True
-    returned = tx.rows(given.values(**values).returning(jobs.c.id, jobs.c.queue, jobs.c.claimable))
-    if returned:
-        mine = and_(runs.c.job_id.in_([row.id for row in returned]), runs.c.id.in_([run_id for _, run_id in pairs]))
-        tx.run(delete(runs).where(mine, run_in_status(RunStatus.RUNNING)))
-        tx.dialect.wake(tx.conn, [row.queue for row in returned if row.claimable])
-    return len(returned)
+    held = tx.rows(given)
+    free = [row for row in held if not row.limited]
+    states.give_back(tx, [row.job_id for row in free], suspects=suspects)
+    states.give_back_limited(tx, [row.job_id for row in held if row.limited], suspects=suspects)
+    if free:
+        tx.dialect.wake(tx.conn, [row.queue for row in free])
+    return len(held)
+
+
+def _open(pairs: Sequence[tuple[UUID, UUID]]) -> ColumnElement[bool]:
+    """Those of these (job, run) pairs that are open."""
+    # A run is of one job.
+    job_ids, run_ids = [job_id for job_id, _ in pairs], [run_id for _, run_id in pairs]
+    return and_(running.c.job_id.in_(job_ids), running.c.run_id.in_(run_ids))
 
 
 def asked_to_stop(tx: Tx, pairs: Sequence[tuple[UUID, UUID]]) -> list[tuple[UUID, UUID]]:
     """Of these (job, run) pairs, those still open whose job was asked to stop."""
-    query = select(jobs.c.id, jobs.c.run_id).where(
-        jobs.c.id.in_([job_id for job_id, _ in pairs]),
-        in_status(JobStatus.RUNNING),
-        jobs.c.cancel_requested_at.is_not(None),
-    )
-    wanted = set(pairs)
-    return [(row.id, row.run_id) for row in tx.rows(query) if (row.id, row.run_id) in wanted]
+    query = select(running.c.job_id, running.c.run_id).where(_open(pairs), running.c.cancel_requested_at.is_not(None))
+    return [(row.job_id, row.run_id) for row in tx.rows(query)]
 
 
 def report_progress(tx: Tx, job_id: UUID, run_id: UUID, values: dict[str, Any]) -> bool:
@@ -274,13 +254,7 @@ def report_progress(tx: Tx, job_id: UUID, run_id: UUID, values: dict[str, Any]) 
         if job_id not in known:
             return False
         values = tx.codec.seal(values, progress_of(known[job_id], job_id))
-    return bool(
-        tx.count(
-            update(jobs)
-            .where(jobs.c.id == job_id, jobs.c.run_id == run_id, in_status(JobStatus.RUNNING))
-            .values(progress=values)
-        )
-    )
+    return _report(tx, job_id, run_id, progress=values)
 
 
 def report_tails(tx: Tx, job_id: UUID, run_id: UUID, stdout: str | None, stderr: str | None) -> bool:
@@ -291,34 +265,28 @@ def report_tails(tx: Tx, job_id: UUID, run_id: UUID, stdout: str | None, stderr:
             return False
         stdout = tx.codec.seal_text(stdout, stdout_of(known[job_id], run_id))
         stderr = tx.codec.seal_text(stderr, stderr_of(known[job_id], run_id))
-    return bool(
-        tx.count(
-            update(runs)
-            .where(runs.c.job_id == job_id, runs.c.id == run_id, run_in_status(RunStatus.RUNNING))
-            .values(stdout_tail=stdout, stderr_tail=stderr)
-        )
-    )
+    return _report(tx, job_id, run_id, stdout_tail=stdout, stderr_tail=stderr)
 
 
 def report_pid(tx: Tx, job_id: UUID, run_id: UUID, pid: int) -> bool:
     """Note which process an open run has."""
-    return bool(
-        tx.count(
-            update(runs)
-            .where(runs.c.job_id == job_id, runs.c.id == run_id, run_in_status(RunStatus.RUNNING))
-            .values(pid=pid)
-        )
-    )
+    return _report(tx, job_id, run_id, pid=pid)
+
+
+def _report(tx: Tx, job_id: UUID, run_id: UUID, **said: Any) -> bool:
+    return bool(tx.count(update(running).where(_open([(job_id, run_id)])).values(**said)))
 
 
 def append_artifacts(tx: Tx, job_id: UUID, run_id: UUID, artifacts: Sequence[dict[str, Any]]) -> bool:
     """Artifacts are the one thing that may be added to a run, even a finished one."""
-    where = and_(runs.c.job_id == job_id, runs.c.id == run_id)
-    row = tx.first(select(runs.c.artifacts).where(where).with_for_update())
-    if row is None:
-        return False
-    tx.run(update(runs).where(where).values(artifacts=[*(row.artifacts or []), *artifacts]))
-    return True
+    closed = and_(runs.c.job_id == job_id, runs.c.id == run_id)
+    # A run that is closed meanwhile is met where it went.
+    for table, ours in ((running, _open([(job_id, run_id)])), (runs, closed)):
+        row = tx.first(select(table.c.artifacts).where(ours).with_for_update())
+        if row is not None:
+            tx.run(update(table).where(ours).values(artifacts=[*(row.artifacts or []), *artifacts]))
+            return True
+    return False
 
 
 def policies(tx: Tx, ids: set[UUID]) -> dict[UUID, Any]:
@@ -331,7 +299,6 @@ def ended(tx: Tx, pairs: Sequence[tuple[UUID, UUID]]) -> dict[UUID, tuple[RunSta
     query = select(runs.c.id, runs.c.status, runs.c.error, runs.c.tenant_id, runs.c.job_id).where(
         runs.c.job_id.in_([job_id for job_id, _ in pairs]),
         runs.c.id.in_([run_id for _, run_id in pairs]),
-        runs.c.status != RunStatus.RUNNING,
     )
     return {
         row.id: (RunStatus(row.status), tx.codec.open_text(row.error, partial(error_of, row.tenant_id, row.job_id)))

@@ -10,15 +10,16 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Select, and_, bindparam, case, func, literal, or_, select, text, tuple_, union_all, update
+from sqlalchemy import ColumnElement, Select, and_, func, literal, or_, select, text, tuple_, union_all, update
 
 from penstock.core.chance import chance
 from penstock.core.position import place, step
-from penstock.core.status import JobStatus, WaitsFor
+from penstock.core.status import WaitsFor
 from penstock.store import jobs as job_rows
+from penstock.store import states
 from penstock.store.database import Tx
 from penstock.store.postgresql.locks import GATE_LOCK
-from penstock.store.tables import definitions, holds_slot, in_status, is_claimable, jobs, tenants, waiting_for
+from penstock.store.tables import definitions, holds_slot, jobs, ready, running, tenants, waiting, waiting_for
 
 BATCH = 1000
 MAX_SCOPES = 500
@@ -29,10 +30,10 @@ def due(tx: Tx) -> int:
     """Give every job whose time has come its place at the end of its tenant's queue, or its wait for a slot."""
     query = (
         _waiting_for_time()
-        .where(jobs.c.scheduled_for <= tx.now)
-        .order_by(jobs.c.scheduled_for, jobs.c.queued_at, jobs.c.id)
+        .where(waiting.c.until <= tx.now)
+        .order_by(waiting.c.until, waiting.c.queued_at, waiting.c.job_id)
         .limit(BATCH)
-        .with_for_update(of=jobs, **tx.dialect.skip_locked)
+        .with_for_update(of=waiting, **tx.dialect.skip_locked)
     )
     found = tx.rows(query)
     _promote(tx, found)
@@ -41,30 +42,30 @@ def due(tx: Tx) -> int:
 
 def run_now(tx: Tx, tenant_id: UUID, job_id: UUID) -> None:
     """Let a job that waits for its time be due now, and give it its place or its wait for a slot, as `due` does. The caller
-    holds the job's lock; a job that waits for anything else is left as it is."""
-    ours = and_(jobs.c.id == job_id, jobs.c.tenant_id == tenant_id, waiting_for(WaitsFor.TIME))
-    tx.run(update(jobs).where(ours, jobs.c.scheduled_for > tx.now).values(scheduled_for=tx.now))
+    holds the job; one that waits for anything else is left as it is."""
+    ours = and_(waiting.c.job_id == job_id, waiting.c.tenant_id == tenant_id, waiting_for(WaitsFor.TIME))
+    if tx.count(update(waiting).where(ours, waiting.c.until > tx.now).values(until=tx.now)):
+        _set_time(tx, job_id, tx.now)
     _promote(tx, tx.rows(_waiting_for_time().where(ours)))
 
 
 def postpone(tx: Tx, tenant_id: UUID, job_id: UUID, until: datetime) -> None:
     """Let a queued job wait for this time. It loses its place or its slot, if it had one; a member of a group that waits for
-    its turn waits for both."""
-    ours = and_(jobs.c.id == job_id, jobs.c.tenant_id == tenant_id, jobs.c.status == JobStatus.QUEUED)
-    its_turn = waiting_for(WaitsFor.GROUP)
-    queue = tx.scalar(
-        update(jobs)
-        .where(ours)
-        .values(
-            scheduled_for=until,
-            claimable=False,
-            slot=False,
-            waits_for=case((its_turn, WaitsFor.GROUP), else_=WaitsFor.TIME),
-        )
-        .returning(jobs.c.queue)
-    )
-    if queue is not None:
+    its turn waits for both. The caller holds the job."""
+    for table in (waiting, ready):
+        here = select(table.c.queue).where(table.c.job_id == job_id, table.c.tenant_id == tenant_id)
+        queue = tx.scalar(here)
+        if queue is None:
+            continue
+        _set_time(tx, job_id, until)
+        if table is ready or tx.scalar(here.where(~waiting_for(WaitsFor.GROUP))) is not None:
+            states.wait(tx, table, [job_id], WaitsFor.TIME, until)
         tx.dialect.wake(tx.conn, [queue])  # a slot may be free
+        return
+
+
+def _set_time(tx: Tx, job_id: UUID, moment: datetime | ColumnElement[datetime]) -> None:
+    tx.run(update(jobs).where(jobs.c.id == job_id).values(scheduled_for=moment))
 
 
 def _waiting_for_time() -> Select[Any]:
@@ -76,45 +77,38 @@ def _waiting_for_time() -> Select[Any]:
     )
     return (
         select(
-            jobs.c.id,
-            jobs.c.tenant_id,
-            jobs.c.priority,
-            jobs.c.queue,
+            waiting.c.job_id,
+            waiting.c.tenant_id,
+            waiting.c.priority,
+            waiting.c.queue,
             tenants.c.weight,
             limited.label("limited"),
         )
-        .join(tenants, tenants.c.id == jobs.c.tenant_id)
-        .outerjoin(definitions, definitions.c.id == jobs.c.definition_id)
+        .join(tenants, tenants.c.id == waiting.c.tenant_id)
+        .outerjoin(definitions, definitions.c.id == waiting.c.definition_id)
         .where(waiting_for(WaitsFor.TIME))
     )
 
 
 def _promote(tx: Tx, found: Sequence[Any]) -> None:
-    limited = [row for row in found if row.limited]
-    if limited:
-        tx.run(update(jobs).where(jobs.c.id.in_([row.id for row in limited])).values(waits_for=WaitsFor.LIMIT))
+    states.wait(tx, waiting, [row.job_id for row in found if row.limited], WaitsFor.LIMIT)
     _give_places(tx, [row for row in found if not row.limited], slot=False)
 
 
 def _give_places(tx: Tx, found: Sequence[Any], *, slot: bool) -> None:
-    """Make them claimable, in the order given, each behind its tenant's last."""
+    """Make them ready, in the order given, each behind its tenant's last."""
     if not found:
         return
     next_place: dict[tuple[UUID, int], int] = {}
-    changes = []
+    places = []
     for row in found:
         at = (row.tenant_id, row.priority)
         if at not in next_place:
             largest = job_rows.largest_position(tx, *at)
             next_place[at] = place(largest, job_rows.smallest_position(tx, row.priority), row.weight)
-        changes.append({"job_id": row.id, "place": next_place[at]})
+        places.append((row.tenant_id, row.job_id, next_place[at]))
         next_place[at] += step(row.weight)
-    tx.run(
-        update(jobs)
-        .where(jobs.c.id == bindparam("job_id"), jobs.c.status == "queued")
-        .values(claimable=True, waits_for=None, position=bindparam("place"), slot=slot),
-        changes,
-    )
+    states.make_ready(tx, places, slot=slot)
     tx.dialect.wake(tx.conn, [row.queue for row in found])
 
 
@@ -124,14 +118,14 @@ def admit(tx: Tx) -> int:
         text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": ADMIT_LOCK}
     ):
         return 0
-    waiting = _waiting_scopes(tx)
-    if not waiting:
+    scopes = _waiting_scopes(tx)
+    if not scopes:
         return 0
     taken_by_definition, taken_by_tenant = _taken(tx)
-    tenants_waiting = Counter(scope.definition_id for scope in waiting)
-    chance.shuffle(waiting)  # no tenant is always first
+    tenants_waiting = Counter(scope.definition_id for scope in scopes)
+    chance.shuffle(scopes)  # no tenant is always first
     admitted = 0
-    for scope in waiting:
+    for scope in scopes:
         free = BATCH if scope.tenant_active and not scope.paused else 0
         if scope.definition_limit is not None:
             left = scope.definition_limit - taken_by_definition[scope.definition_id]
@@ -152,37 +146,37 @@ def admit(tx: Tx) -> int:
 
 def _first_waiting(tx: Tx, scope: Any, most: int) -> Sequence[Any]:
     return tx.rows(
-        select(jobs.c.id, jobs.c.tenant_id, jobs.c.priority, jobs.c.queue, tenants.c.weight)
-        .join(tenants, tenants.c.id == jobs.c.tenant_id)
+        select(waiting.c.job_id, waiting.c.tenant_id, waiting.c.priority, waiting.c.queue, tenants.c.weight)
+        .join(tenants, tenants.c.id == waiting.c.tenant_id)
         .where(
             waiting_for(WaitsFor.LIMIT),
-            jobs.c.definition_key == scope.definition_key,
-            jobs.c.tenant_id == scope.tenant_id,
-            jobs.c.definition_id.is_not_distinct_from(scope.definition_id),
+            waiting.c.definition_key == scope.definition_key,
+            waiting.c.tenant_id == scope.tenant_id,
+            waiting.c.definition_id.is_not_distinct_from(scope.definition_id),
         )
-        .order_by(jobs.c.priority, jobs.c.queued_at, jobs.c.id)
+        .order_by(waiting.c.priority, waiting.c.queued_at, waiting.c.job_id)
         .limit(most)
-        .with_for_update(of=jobs, **tx.dialect.skip_locked)
+        .with_for_update(of=waiting, **tx.dialect.skip_locked)
     )
 
 
 def _waiting_scopes(tx: Tx) -> list[Any]:
     """The (definition, tenant) pairs with something waiting, by hops through the index: never by reading what waits."""
-    pair = tuple_(jobs.c.definition_key, jobs.c.tenant_id)
+    pair = tuple_(waiting.c.definition_key, waiting.c.tenant_id)
     query = (
         select(
-            jobs.c.definition_key,
-            jobs.c.tenant_id,
-            jobs.c.definition_id,
+            waiting.c.definition_key,
+            waiting.c.tenant_id,
+            waiting.c.definition_id,
             definitions.c.max_running.label("definition_limit"),
             definitions.c.paused,
             tenants.c.max_running.label("tenant_limit"),
             tenants.c.is_active.label("tenant_active"),
         )
-        .join(tenants, tenants.c.id == jobs.c.tenant_id)
-        .outerjoin(definitions, definitions.c.id == jobs.c.definition_id)
+        .join(tenants, tenants.c.id == waiting.c.tenant_id)
+        .outerjoin(definitions, definitions.c.id == waiting.c.definition_id)
         .where(waiting_for(WaitsFor.LIMIT))
-        .order_by(jobs.c.definition_key, jobs.c.tenant_id)
+        .order_by(waiting.c.definition_key, waiting.c.tenant_id)
         .limit(1)
     )
     found: list[Any] = []
@@ -190,16 +184,16 @@ def _waiting_scopes(tx: Tx) -> list[Any]:
     while at is not None and len(found) < MAX_SCOPES:
         found.append(at)
         at = tx.first(
-            query.where(pair > tuple_(literal(at.definition_key), literal(at.tenant_id, jobs.c.tenant_id.type)))
+            query.where(pair > tuple_(literal(at.definition_key), literal(at.tenant_id, waiting.c.tenant_id.type)))
         )
     return found
 
 
 def _taken(tx: Tx) -> tuple[defaultdict[UUID | None, int], defaultdict[UUID, int]]:
     """Slots in use: what runs, and what was let through and waits to be claimed. One statement, one snapshot."""
-    running = select(jobs.c.definition_id, jobs.c.tenant_id).where(in_status(JobStatus.RUNNING))
-    let_through = select(jobs.c.definition_id, jobs.c.tenant_id).where(and_(holds_slot(), is_claimable()))
-    both = union_all(running, let_through).subquery()
+    under_way = select(running.c.definition_id, running.c.tenant_id)
+    let_through = select(ready.c.definition_id, ready.c.tenant_id).where(holds_slot())
+    both = union_all(under_way, let_through).subquery()
     query = select(both.c.definition_id, both.c.tenant_id, func.count()).group_by(
         both.c.definition_id, both.c.tenant_id
     )

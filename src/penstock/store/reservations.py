@@ -12,11 +12,11 @@ from sqlalchemy.sql import ColumnElement
 
 from penstock.core.ids import new_id
 from penstock.core.nouns import Reservation
-from penstock.core.status import JobStatus
 from penstock.store import failpoints, rows
 from penstock.store.database import WRONG_CLOCK_SECONDS, Tx
 from penstock.store.postgresql.locks import GATE_LOCK
-from penstock.store.tables import in_status, jobs, reservations
+from penstock.store.tables import reservations
+from penstock.store.tables import running as open_runs
 
 
 def take(tx: Tx, tenant_id: UUID, reserved_by: str, expires_in: float) -> Reservation | None:
@@ -48,7 +48,7 @@ def active(tx: Tx, tenant_id: UUID) -> Reservation | None:
 
 
 def running(tx: Tx, tenant_id: UUID) -> int:
-    query = select(func.count()).where(in_status(JobStatus.RUNNING), jobs.c.tenant_id == tenant_id)
+    query = select(func.count()).where(open_runs.c.tenant_id == tenant_id)
     return int(tx.scalar(query))
 
 
