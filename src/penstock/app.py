@@ -398,11 +398,12 @@ class Penstock:
         return commands
 
     def recover(self) -> recover.Recovered:
-        """Repair what a crash left behind, and remove runs without a job. Idempotent; safe from several processes at once.
+        """Repair what a crash left behind, and what should not be there at all: runs without a job, jobs in two states or in none, dedupe
+        keys of nobody. Idempotent; safe from several processes at once.
 
-        Workers do the first part by themselves when they start. The second looks through all runs, some thousands at a time, so
-        only this call does it."""
-        return recover.recover(self.ground, orphans=True)
+        Workers do the first part by themselves when they start. The second looks through all jobs and runs, some thousands at a time,
+        so only this call does it."""
+        return recover.recover(self.ground, everything=True)
 
     def doctor(self) -> Health:
         """Look for broken promises in the live database."""

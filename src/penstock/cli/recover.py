@@ -9,9 +9,10 @@ from penstock.cli._show import print_facts, print_json
 
 
 def recover(as_json: AsJson = False, database_url: DatabaseUrl = None) -> None:
-    """Repair what a crash left behind, and remove runs without a job. Doing it again changes nothing.
+    """Repair what a crash left behind, and what should not be there at all. Doing it again changes nothing.
 
-    Workers repair by themselves when they start, but only this command looks for runs without a job.
+    Workers repair what a crash left behind when they start. Only this command looks through all jobs and runs: for runs without a
+    job, jobs in two states or in none, and dedupe keys of nobody.
     """
     with open_app(database_url) as app:
         mended = app.recover()

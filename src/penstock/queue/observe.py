@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -138,6 +139,16 @@ def _doubtful(tx: Tx, chains: Verified) -> list[Warning_]:
     return notes
 
 
+def _forget(ground: Ground, tenant_id: UUID, status: JobStatus, before: datetime) -> int:
+    """Delete what a tenant's jobs of this status left behind, a batch at a time."""
+    removed, after = 0, prune.FIRST
+    while after is not None:
+        work = partial(prune.finished_jobs, tenant_id=tenant_id, status=status, before=before, after=after)
+        batch, after = ground.db.transact(work, patient=True)
+        removed += batch
+    return removed
+
+
 def forget(
     ground: Ground,
     older_than: timedelta | None = None,
@@ -155,12 +166,8 @@ def forget(
     )
     with ground.db.read() as tx:
         before = tx.time() - age
-    removed = 0
-    while True:
-        batch = ground.db.transact(lambda tx: prune.finished_jobs(tx, before, wanted, tenant_id), patient=True)
-        removed += batch
-        if batch < prune.BATCH:
-            break
+        tenants = prune.with_history(tx, tenant_id)
+    removed = sum(_forget(ground, tenant, status, before) for tenant in tenants for status in wanted)
     if statuses is not None or tenant_id is not None:
         return {"jobs": removed}
     others = ground.db.transact(lambda tx: prune.old_rows(tx, before), patient=True)

@@ -32,11 +32,21 @@ class Recovered:
     """Runs that had begun when their worker vanished: closed as failed."""
     given_back: int = 0
     """Claims that had not begun when their worker vanished: queued again as if they had never been claimed."""
-    without_run: int = 0
     finishing: int = 0
+    """Open runs that were written as closed too: finished as it was written."""
     stray_runs: int = 0
+    """Open runs of jobs that have ended or do not exist: removed."""
+    second_states: int = 0
+    """Jobs that ran and could be claimed, or waited, at once: they run."""
+    without_run: int = 0
+    """Jobs that neither waited nor ran and had not ended: given a failed run, and tried again as the retry policy says. This and what
+    follows, up to the dedupe keys, is only looked for by `recover(everything=True)`."""
     orphan_runs: int = 0
-    """Runs whose job does not exist: removed. `recover(orphans=True)` looks for them."""
+    """Runs whose job does not exist: removed."""
+    stray_states: int = 0
+    """Places in the queue of jobs that have ended, do not exist or have another place: removed."""
+    dedupe_keys: int = 0
+    """Dedupe keys that no active job had, or that an active job had lost."""
     retries: int = 0
     groups: int = 0
     reservations: int = 0
@@ -46,21 +56,22 @@ class Recovered:
         return sum(astuple(self))
 
 
-def recover(ground: Ground, *, orphans: bool = False) -> Recovered:
-    """Everything a restart must look at. Bounded by what is open, never by history. With `orphans` also what only an operator
-    asks for: runs without a job, which are looked for among all runs, some thousands at a time."""
+def recover(ground: Ground, *, everything: bool = False) -> Recovered:
+    """Everything a restart must look at. Bounded by what is open, never by history. With `everything` also what only an operator
+    asks for: what is looked for among all jobs and runs, some thousands at a time."""
     transact = ground.db.transact
     failpoints.reach("recover.before")
-    without_run = transact(lambda tx: _without_run(ground, tx))
     finishing = transact(lambda tx: _finishing(ground, tx))
+    stray_runs = _all_of(ground, recovery.remove_stray_runs)
+    second_states = _all_of(ground, recovery.remove_second_states)
     abandoned, given_back = vanished(ground, known_dead=True)
     mended = Recovered(
-        without_run=without_run,
         finishing=finishing,
+        stray_runs=stray_runs,
+        second_states=second_states,
         abandoned=abandoned,
         given_back=given_back,
-        stray_runs=transact(recovery.close_stray_runs),
-        orphan_runs=_orphans(ground) if orphans else 0,
+        **(_everywhere(ground) if everything else {}),
         retries=transact(_missing_retries),
         groups=transact(_stalled_groups),
         reservations=transact(lambda tx: reservations.expire(tx, is_dead=is_dead)),
@@ -68,6 +79,16 @@ def recover(ground: Ground, *, orphans: bool = False) -> Recovered:
     transact(workers.settle_clock)
     audit.seal(ground)
     return mended
+
+
+def _all_of(ground: Ground, mend: Callable[[Tx], int]) -> int:
+    """Mend in batches until there is nothing left."""
+    mended = 0
+    while True:
+        found = ground.db.transact(mend)
+        mended += found
+        if found < recovery.BATCH:
+            return mended
 
 
 def vanished(ground: Ground, known_dead: bool = False) -> tuple[int, int]:
@@ -122,25 +143,44 @@ def _outcome_of_lost(row: Any, kind: Lost) -> Failed:
     )
 
 
-def _orphans(ground: Ground) -> int:
-    removed = 0
-    at: UUID | None = UUID(int=0)
+_FIRST = UUID(int=0)
+
+
+def _everywhere(ground: Ground) -> dict[str, int]:
+    """What should not be there at all, wherever it is."""
+    stray = [
+        _through(ground, partial(recovery.remove_stray_states, table=table), (_FIRST, _FIRST))
+        for table in recovery.PLACES
+    ]
+    return {
+        "orphan_runs": _through(ground, recovery.remove_orphan_runs, _FIRST),
+        "stray_states": sum(stray),
+        "without_run": _through(ground, partial(_lost, ground), _FIRST),
+        "dedupe_keys": _through(ground, recovery.remove_stray_keys, (_FIRST, ""))
+        + _all_of(ground, recovery.take_missing_keys),
+    }
+
+
+def _through(ground: Ground, step: Callable[..., tuple[int, Any]], first: Any) -> int:
+    """Go through a table in pages, and return how much was mended."""
+    mended, at = 0, first
     while at is not None:
-        found, at = ground.db.transact(partial(recovery.remove_orphan_runs, after=at))
-        removed += found
-    return removed
+        found, at = ground.db.transact(partial(step, after=at))
+        mended += found
+    return mended
 
 
-def _without_run(ground: Ground, tx: Tx) -> int:
-    found = recovery.without_run(tx)
-    for job in found:
-        run_id = recovery.open_missing_run(tx, job)
-        close_in(
-            ground,
-            tx,
-            [Report(job["id"], run_id, Failed(f"{CRASH_RECOVERY} it was running without a run", crashed=True))],
-        )
-    return len(found)
+def _lost(ground: Ground, tx: Tx, after: UUID) -> tuple[int, UUID | None]:
+    found, last = recovery.lost(tx, after)
+    mended = 0
+    for job_id in found:
+        if not recovery.is_lost(tx, job_id):
+            continue
+        mended += 1
+        if (run_id := recovery.take_up(tx, job_id, "unknown")) is not None:
+            lost = Failed(f"{CRASH_RECOVERY} it neither waited nor ran", crashed=True)
+            close_in(ground, tx, [Report(job_id, run_id, lost)])
+    return mended, last
 
 
 def _finishing(ground: Ground, tx: Tx) -> int:

@@ -17,26 +17,30 @@ from sqlalchemy import Table, Text, and_, cast, delete, exists, func, insert, li
 from sqlalchemy.sql import ColumnElement
 
 from penstock.core.audit_chain import DELETED
-from penstock.core.status import JobStatus
 from penstock.core.tenancy import Certificate, Deletion
 from penstock.store import audit, audit_chain, failpoints
 from penstock.store.database import Tx
 from penstock.store.reservations import take
 from penstock.store.tables import (
     audit_heads,
+    dedupe,
     erasures,
     idempotency_keys,
-    in_status,
     jobs,
     metadata,
     principals,
+    ready,
     reservations,
     runs,
     sessions,
     tenants,
     trigger_fires,
     triggers,
+    waiting,
     workers,
+)
+from penstock.store.tables import (
+    running as open_runs,
 )
 
 PAGE = 500
@@ -78,7 +82,9 @@ OF_NOBODY = frozenset(
 """Tables that know no tenants. A revoked JWT is known by its issuer and its own id, which mean nothing here without its tenant."""
 LAST = frozenset({tenants.name, erasures.name, audit_heads.name})
 """What goes in the last transaction."""
-WITH_JOBS = frozenset({jobs.name, runs.name})
+STATES = (waiting, ready, open_runs)
+WITH_JOBS = frozenset({jobs.name, runs.name, dedupe.name, *(table.name for table in STATES)})
+"""What goes with the jobs. What is left of it without one comes before all others."""
 LARGE = frozenset({runs.name, "penstock_tallies"})
 """Tables without an index by tenant. They are written with jobs only, so they are not read again in the last transaction."""
 
@@ -86,7 +92,7 @@ LARGE = frozenset({runs.name, "penstock_tallies"})
 def tables() -> list[Table]:
     """The tables that hold rows of tenants, those that refer to others first. The audit comes last."""
     found = [each for each in reversed(metadata.sorted_tables) if each.name not in OF_NOBODY | LAST | WITH_JOBS]
-    return [runs, *sorted(found, key=lambda each: (each.name == "penstock_audit", each.name not in FOUND_OTHERWISE))]
+    return [*STATES, dedupe, runs, *sorted(found, key=lambda each: (each.name == "penstock_audit", each.name not in FOUND_OTHERWISE))]
 
 
 def rows_of(table: Table, tenant_id: UUID) -> ColumnElement[bool]:
@@ -112,9 +118,7 @@ def close(tx: Tx, tenant_id: UUID, requested_by: str, request_id: str | None) ->
         return False
     if tx.first(select(erasures.c.tenant_id).where(erasures.c.tenant_id == tenant_id)) is not None:
         return False
-    until = tx.scalar(
-        select(func.max(jobs.c.lease_expires_at)).where(jobs.c.tenant_id == tenant_id, in_status(JobStatus.RUNNING))
-    )
+    until = tx.scalar(select(func.max(open_runs.c.lease_expires_at)).where(open_runs.c.tenant_id == tenant_id))
     tx.run(
         insert(erasures).values(
             tenant_id=tenant_id, requested_by=requested_by, request_id=request_id, requested_at=tx.now,
@@ -148,8 +152,8 @@ def _transaction(tx: Tx) -> str | None:
 def stop(tx: Tx, tenant_id: UUID) -> None:
     """Ask the runs under way to stop."""
     tx.run(
-        update(jobs)
-        .where(jobs.c.tenant_id == tenant_id, in_status(JobStatus.RUNNING), jobs.c.cancel_requested_at.is_(None))
+        update(open_runs)
+        .where(open_runs.c.tenant_id == tenant_id, open_runs.c.cancel_requested_at.is_(None))
         .values(cancel_requested_at=tx.now)
     )
 
@@ -173,9 +177,9 @@ def deletion(tx: Tx, tenant_id: UUID) -> Deletion | None:
 
 def running(tx: Tx, tenant_id: UUID) -> int:
     """How many runs may still end by themselves: those under way, until the leases of the moment of closing are over."""
-    waiting = exists().where(erasures.c.tenant_id == tenant_id, erasures.c.drain_until > tx.lease_now)
-    query = select(func.count()).select_from(jobs).where(jobs.c.tenant_id == tenant_id, in_status(JobStatus.RUNNING))
-    return int(tx.scalar(query.where(waiting)))
+    drains = exists().where(erasures.c.tenant_id == tenant_id, erasures.c.drain_until > tx.lease_now)
+    query = select(func.count()).select_from(open_runs).where(open_runs.c.tenant_id == tenant_id)
+    return int(tx.scalar(query.where(drains)))
 
 
 def job_page(tx: Tx, tenant_id: UUID, after: UUID | None) -> list[UUID]:
@@ -186,14 +190,24 @@ def job_page(tx: Tx, tenant_id: UUID, after: UUID | None) -> list[UUID]:
 def erase_jobs(tx: Tx, tenant_id: UUID, ids: Sequence[UUID], *, also_running: bool) -> tuple[int, int]:
     """Delete jobs with their runs and the logs that are on this machine. Return how many jobs and runs went. A worker that still
     holds a run has lost it: its next report is refused."""
+    # First what a claim would take: what comes after sees what was claimed before.
+    for table in (waiting, ready):
+        tx.run(delete(table).where(table.c.tenant_id == tenant_id, table.c.job_id.in_(ids)))
+    opened: Sequence[Any] = ()
     query = delete(jobs).where(jobs.c.id.in_(ids), jobs.c.tenant_id == tenant_id)
-    if not also_running:
-        query = query.where(jobs.c.status != JobStatus.RUNNING)
+    if also_running:
+        mine = delete(open_runs).where(open_runs.c.job_id.in_(ids), open_runs.c.tenant_id == tenant_id)
+        opened = tx.rows(mine.returning(open_runs.c.run_id))
+    else:
+        query = query.where(~exists().where(open_runs.c.job_id == jobs.c.id))
     gone = [row.id for row in tx.rows(query.returning(jobs.c.id))]
+    if gone:
+        tx.run(delete(dedupe).where(dedupe.c.tenant_id == tenant_id, dedupe.c.job_id.in_(gone)))
     ended = tx.rows(delete(runs).where(runs.c.job_id.in_(gone)).returning(runs.c.id, runs.c.log_path)) if gone else []
     files = sum(_remove_log(row.id, row.log_path) for row in ended if row.log_path)
-    _count(tx, tenant_id, {"jobs": len(gone), "runs": len(ended), "log_files": files})
-    return len(gone), len(ended)
+    number = len(opened) + sum(row.id is not None for row in ended)
+    _count(tx, tenant_id, {"jobs": len(gone), "runs": number, "log_files": files})
+    return len(gone), number
 
 
 def _remove_log(run_id: UUID, path: str) -> bool:

@@ -25,7 +25,8 @@ RETRYABLE_SQLSTATES = {"40001", "40P01", "55P03"}
 READ_ONLY = "25006"
 LEAVE_SQLSTATES = {READ_ONLY, "57P01", "57P02", "57P03"}
 """Read-only, although it was not when we connected; shut down by its operator; by a crash; not yet, or no longer, open."""
-ACTIVE_DEDUPE = "uq_penstock_jobs_active_dedupe"
+ACTIVE_DEDUPE = "penstock_dedupe"
+"""What both databases name when a dedupe key is taken: its table, or the key of that."""
 PASSING = (DatabaseUnavailable, DatabaseLocked, DatabaseFull, DatabaseReadOnly)
 _NOWHERE = make_url("sqlite://")
 MISSING_TABLE = "Penstock's tables are not there. Run: penstock db upgrade"

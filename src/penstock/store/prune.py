@@ -2,73 +2,94 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Table, delete, func, or_, select
+from sqlalchemy import ColumnElement, Table, and_, delete, exists, func, or_, select
 
-from penstock.core.status import TERMINAL, JobStatus
+from penstock.core.status import JobStatus, RetryMode, WaitsFor
 from penstock.store.database import Tx
 from penstock.store.tables import (
     deliveries,
+    ended_as,
     events,
     groups,
     idempotency_keys,
-    in_status,
     jobs,
+    moves_in_group,
+    ready,
+    running,
     runs,
     tallies,
     tenants,
     ticks,
     trigger_fires,
     triggers,
+    waiting,
+    waiting_for,
 )
 
 BATCH = 1000
+FIRST = UUID(int=0)
 
 
-def finished_jobs(tx: Tx, before: datetime, statuses: Sequence[JobStatus], tenant_id: UUID | None = None) -> int:
-    """Delete one batch of jobs that ended before a moment, with their runs. Zero when there is nothing left.
+def with_history(tx: Tx, tenant_id: UUID | None = None) -> list[UUID]:
+    """The tenants to go through."""
+    return [tenant_id] if tenant_id else [row.id for row in tx.rows(select(tenants.c.id).order_by(tenants.c.id))]
 
+
+def finished_jobs(
+    tx: Tx, tenant_id: UUID, status: JobStatus, before: datetime, after: UUID = FIRST
+) -> tuple[int, UUID | None]:
+    """Of a tenant's jobs that ended so, look at the next `BATCH` after an id, and delete those that ended before a moment, with their
+    runs. Returns how many went, and the id to go on from; None when there is nothing left.
+
+    Ids grow with time, so a page of jobs that were all made after that moment is the last one: what is younger is not read.
     A retry chain goes as one, by the status and the end of its last job: a chain without its end would be taken for one
     whose retry is missing. A member stays until its whole group has ended.
     """
-    other = jobs.alias()
-    retried = select(other.c.id).where(other.c.retry_of == jobs.c.id).exists()
-    group_goes_on = (
-        select(other.c.id).where(other.c.group_id == jobs.c.group_id, other.c.status.not_in(TERMINAL)).exists()
+    retry = jobs.alias()
+    retried = and_(
+        jobs.c.retry_mode == RetryMode.CHAIN, select(retry.c.id).where(retry.c.retry_of == jobs.c.id).exists()
     )
-    ended: list[UUID] = []
-    chains: list[UUID] = []
-    for tenant in [tenant_id] if tenant_id else [row.id for row in tx.rows(select(tenants.c.id))]:
-        for status in statuses:
-            query = (
-                select(jobs.c.id, jobs.c.root_id, jobs.c.retry_of)
-                .where(
-                    jobs.c.tenant_id == tenant,
-                    in_status(status),
-                    jobs.c.finished_at < before,
-                    ~retried,
-                    or_(jobs.c.group_id.is_(None), ~group_goes_on),
-                )
-                .order_by(jobs.c.id)
-                .limit(BATCH - len(ended))
-            )
-            for row in tx.rows(query):
-                ended.append(row.id)
-                if row.retry_of is not None:
-                    chains.append(row.root_id)
-            if len(ended) >= BATCH:
-                break
-    if not ended:
-        return 0
-    earlier = select(jobs.c.id).where(jobs.c.root_id.in_(chains), jobs.c.retry_of.is_not(None))
-    doomed = {*ended, *chains, *(row.id for row in tx.rows(earlier))} if chains else set(ended)
-    tx.run(delete(runs).where(runs.c.job_id.in_(doomed)))
-    tx.run(delete(jobs).where(jobs.c.id.in_(doomed), jobs.c.status.in_(TERMINAL)))
-    return len(doomed)
+    query = (
+        select(
+            jobs.c.id, jobs.c.root_id, jobs.c.retry_of, jobs.c.created_at, (runs.c.finished_at < before).label("old"),
+            or_(retried, _group_goes_on()).label("needed"),
+        )
+        .join(jobs, jobs.c.id == runs.c.job_id)
+        .where(runs.c.tenant_id == tenant_id, ended_as(status), runs.c.job_id > after)
+        .order_by(runs.c.job_id)
+        .limit(BATCH)
+        .with_for_update(of=[jobs, runs], **tx.dialect.skip_locked)
+    )  # fmt: skip
+    page = tx.rows(query)
+    going = [row for row in page if row.old and not row.needed]
+    chains = [row.root_id for row in going if row.retry_of is not None]
+    doomed = {row.id for row in going} | set(chains)
+    if chains:
+        earlier = select(jobs.c.id).where(jobs.c.root_id.in_(chains), jobs.c.retry_of.is_not(None))
+        doomed |= {row.id for row in tx.rows(earlier)}
+    if doomed:
+        tx.run(delete(runs).where(runs.c.job_id.in_(doomed)))
+        tx.run(delete(jobs).where(jobs.c.id.in_(doomed)))
+    is_last = len(page) < BATCH or all(row.created_at >= before for row in page)
+    return len(doomed), None if is_last else page[-1].id
+
+
+def _group_goes_on() -> ColumnElement[bool]:
+    """Whether the group of a job has a member that has not ended. Each condition as its index has it."""
+    ours = (
+        (waiting, waiting_for(WaitsFor.GROUP)),
+        (waiting, moves_in_group()),
+        (ready, ready.c.group_id.is_not(None)),
+        (running, running.c.group_id.is_not(None)),
+    )
+    return and_(
+        jobs.c.group_id.is_not(None),
+        or_(*(exists().where(table.c.group_id == jobs.c.group_id, member) for table, member in ours)),
+    )
 
 
 def old_rows(tx: Tx, before: datetime) -> dict[str, int]:

@@ -33,7 +33,7 @@ from penstock.core.errors import CiphertextInvalid, KeyMissing
 from penstock.store import failpoints, sealing
 from penstock.store.database import Database, Tx
 from penstock.store.sealing import Place
-from penstock.store.tables import definitions, deliveries, events, idempotency_keys, jobs, runs, triggers, webhooks
+from penstock.store.tables import definitions, deliveries, events, idempotency_keys, jobs, running, runs, triggers, webhooks
 
 BATCH = 100
 Row = Mapping[str, Any]
@@ -65,12 +65,17 @@ class Sealed(NamedTuple):
 SEALED = (
     Sealed(jobs, ("id",), ("tenant_id", "root_id"), (
         Column("params", lambda row: sealing.params_of(row["tenant_id"], row["root_id"])),
-        Column("result", lambda row: sealing.result_of(row["tenant_id"], row["id"])),
-        Column("progress", lambda row: sealing.progress_of(row["tenant_id"], row["id"])),
-        Column("last_error", lambda row: sealing.error_of(row["tenant_id"], row["id"]), is_text=True),
+    )),
+    # Before `runs`: what is closed meanwhile takes its values there as they are.
+    Sealed(running, ("job_id",), ("tenant_id", "run_id"), (
+        Column("progress", lambda row: sealing.progress_of(row["tenant_id"], row["job_id"])),
+        Column("stdout_tail", lambda row: sealing.stdout_of(row["tenant_id"], row["run_id"]), is_text=True),
+        Column("stderr_tail", lambda row: sealing.stderr_of(row["tenant_id"], row["run_id"]), is_text=True),
     )),
     Sealed(runs, ("job_id", "attempt_no"), ("tenant_id", "id"), (
         Column("params_snapshot", lambda row: sealing.snapshot_of(row["tenant_id"], row["job_id"])),
+        Column("result", lambda row: sealing.result_of(row["tenant_id"], row["job_id"])),
+        Column("progress", lambda row: sealing.progress_of(row["tenant_id"], row["job_id"])),
         Column("error", lambda row: sealing.error_of(row["tenant_id"], row["job_id"]), is_text=True),
         Column("stdout_tail", lambda row: sealing.stdout_of(row["tenant_id"], row["id"]), is_text=True),
         Column("stderr_tail", lambda row: sealing.stderr_of(row["tenant_id"], row["id"]), is_text=True),
@@ -97,7 +102,7 @@ SEALED = (
     )),
 )  # fmt: skip
 
-ENGINE_TEXTS = {("jobs", "last_error"), ("runs", "error")}
+ENGINE_TEXTS = {("runs", "error")}
 """Some errors are sentences of the engine's own ("canceled on request"), written in clear by statements that look for them later."""
 
 

@@ -70,7 +70,7 @@ def progress_of(tenant_id: UUID, job_id: UUID) -> Place:
 
 
 def error_of(tenant_id: UUID, job_id: UUID) -> Place:
-    """One statement writes an error to the job and to its run, so both have the same place."""
+    """A run's error is what its job shows, and recovery closes runs that it knows only by their job."""
     return Place(b"error", tenant_id, job_id)
 
 
