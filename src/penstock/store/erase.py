@@ -92,7 +92,12 @@ LARGE = frozenset({runs.name, "penstock_tallies"})
 def tables() -> list[Table]:
     """The tables that hold rows of tenants, those that refer to others first. The audit comes last."""
     found = [each for each in reversed(metadata.sorted_tables) if each.name not in OF_NOBODY | LAST | WITH_JOBS]
-    return [*STATES, dedupe, runs, *sorted(found, key=lambda each: (each.name == "penstock_audit", each.name not in FOUND_OTHERWISE))]
+    return [
+        *STATES,
+        dedupe,
+        runs,
+        *sorted(found, key=lambda each: (each.name == "penstock_audit", each.name not in FOUND_OTHERWISE)),
+    ]
 
 
 def rows_of(table: Table, tenant_id: UUID) -> ColumnElement[bool]:

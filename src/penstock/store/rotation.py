@@ -33,7 +33,17 @@ from penstock.core.errors import CiphertextInvalid, KeyMissing
 from penstock.store import failpoints, sealing
 from penstock.store.database import Database, Tx
 from penstock.store.sealing import Place
-from penstock.store.tables import definitions, deliveries, events, idempotency_keys, jobs, running, runs, triggers, webhooks
+from penstock.store.tables import (
+    definitions,
+    deliveries,
+    events,
+    idempotency_keys,
+    jobs,
+    running,
+    runs,
+    triggers,
+    webhooks,
+)
 
 BATCH = 100
 Row = Mapping[str, Any]
