@@ -1,11 +1,24 @@
-"""A job's state becomes the table that it is in: `waiting`, `ready` or `running`, or its last row in `runs`."""
+"""A job's state becomes the table that it is in: `waiting`, `ready` or `running`, or its last row in `runs`.
+
+Every job and run is copied, by ranges of ids, in the one transaction that every upgrade is. One that is killed leaves the tables
+as they were, and is run again. Batches with a transaction each could go on where they stopped, but nobody could use the database
+in between, neither with this program nor with the one before, and going back would need a second copy. The price is the room:
+until the end the disk holds both copies. Memory does not grow with the tables.
+
+PostgreSQL builds the indexes after the copy. SQLite would sort them in memory, so there the copy fills them as it goes: ids
+grow with time, so nearly everything is appended.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
 
 import sqlalchemy as sa
 from alembic import op
 
-from penstock.store.migrations.frozen import Id, JsonDoc, UtcTime
+from penstock.store.migrations.frozen import Id, JsonDoc, UtcTime, now
 
 revision = "0010"
 down_revision = "0009"
@@ -63,28 +76,142 @@ LEFT JOIN penstock_runs e ON e.job_id = j.id AND (e.job_status IS NOT NULL OR e.
 """
 
 
+BATCH = 10_000
+"""How many jobs are copied between two reports of how far it is."""
+FIRST, LAST = UUID(int=0), UUID(int=2**128 - 1)
+
+_KEPT = (
+    "id, tenant_id, root_id, scheduled_for, created_at, priority, max_attempts, queue, definition_key, retry_mode, source, params,"
+    " definition_id, source_ref, dedupe_key, correlation_id, retry_of, group_id, group_position, trigger_id, tick_at, created_by, trace"
+)
+_CARRIED = (
+    "tenant_id, queued_at, priority, crashes, interruptions, suspect, queue, definition_key, definition_id, group_id, trigger_id,"
+    " dedupe_key"
+)
+_CARRIED_OF_J = ", ".join(f"j.{name.strip()}" for name in _CARRIED.split(","))
+_ENDED = (
+    "(r.attempt_no = j.attempt_no AND j.finished_at IS NOT NULL"
+    " AND (j.status <> 'canceled' OR r.status = 'running' OR j.finished_at <= r.finished_at))"
+)
+"""Whether a job ended with this run. One that was canceled while it waited for another attempt ended later than its last run."""
+
+
 def upgrade() -> None:
-    _set_aside()
+    on_postgresql = op.get_bind().dialect.name == "postgresql"
+    _set_aside(on_postgresql)
     _make_tables()
-    _drop_what_was()
-    for name, table, columns, condition in INDEXES:
-        where = (
-            {} if condition is None else {"postgresql_where": sa.text(condition), "sqlite_where": sa.text(condition)}
-        )
-        op.create_index(name, table, columns, unique=name.startswith("uq"), **where)
+    if on_postgresql:
+        _copy("greatest")
+        _drop_what_was()
+        _make_indexes()
+        op.execute(sa.text(f"ANALYZE {JOBS}, {DEDUPE}, {WAITING}, {READY}, {RUNNING}, {RUNS}"))
+    else:
+        _make_indexes()
+        _copy("max")
+        _drop_what_was()
     op.execute(sa.text(f"CREATE VIEW penstock_job_view AS {JOB_VIEW}"))
 
 
-def _set_aside() -> None:
+def _set_aside(on_postgresql: bool) -> None:
+    """The names of indexes are of the whole database, so those of the old tables have to go, too."""
+    if on_postgresql:
+        op.execute(sa.text(f"LOCK TABLE {JOBS}, {RUNS} IN ACCESS EXCLUSIVE MODE"))
     for table in (JOBS, RUNS):
         op.rename_table(table, f"{table}_before")
-        if op.get_bind().dialect.name == "postgresql":
+        if on_postgresql:  # the others are dropped with their tables, before the new ones are made
             op.execute(sa.text(f"ALTER INDEX pk_{table} RENAME TO pk_{table}_before"))
+            continue
+        names = sa.text("SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL AND tbl_name = :table")
+        for name in op.get_bind().execute(names, {"table": f"{table}_before"}).scalars().all():
+            op.drop_index(name)
+
+
+def _copy(largest: str) -> None:
+    bind = op.get_bind()
+    tell: Callable[[str, int, int], None] | None = op.get_context().opts.get("progress")
+    total = bind.execute(sa.text(f"SELECT count(*) FROM {JOBS}_before")).scalar_one()
+    ids = [sa.bindparam("after", type_=Id()), sa.bindparam("upto", type_=Id())]
+    copies = [sa.text(copy).bindparams(*ids) for copy in (*_of_jobs(largest), *_of_runs(largest))]
+    end_of_batch = sa.text(f"SELECT id FROM {JOBS}_before WHERE id > :after ORDER BY id LIMIT 1 OFFSET {BATCH - 1}")
+    end_of_batch = end_of_batch.bindparams(ids[0])
+    moment = bind.execute(sa.select(now(bind.dialect.name))).scalar_one()
+    done, after = 0, FIRST
+    while after < LAST:
+        if tell is not None:
+            tell("jobs", done, total)
+        found = bind.execute(end_of_batch, {"after": after}).scalar()
+        upto = LAST if found is None else UUID(str(found))
+        for copy in copies:
+            bind.execute(copy, {"after": after, "upto": upto, "now": moment})
+        done, after = min(done + BATCH, total), upto
+    if tell is not None:
+        tell("jobs", total, total)
+
+
+def _of_jobs(largest: str) -> tuple[str, ...]:
+    """The statements that copy the jobs whose ids are in a range, with their states."""
+    batch = "j.id > :after AND j.id <= :upto"
+    ready_at = f"{largest}(j.queued_at, j.scheduled_for)"
+    max_attempts = f"{largest}(j.max_attempts, j.attempt_no + 1)"
+    return (
+        f"INSERT INTO {JOBS} ({_KEPT}) SELECT {_KEPT} FROM {JOBS}_before j WHERE {batch} ORDER BY id",
+        f"INSERT INTO {WAITING} (job_id, {_CARRIED}, attempt_no, max_attempts, reason, until, group_position)"
+        f" SELECT j.id, {_CARRIED_OF_J}, j.attempt_no, {max_attempts}, j.waits_for,"
+        " CASE WHEN j.waits_for <> 'group' THEN j.scheduled_for END, CASE WHEN j.waits_for = 'group' THEN j.group_position END"
+        f" FROM {JOBS}_before j WHERE {batch} AND j.status = 'queued' AND j.waits_for IS NOT NULL",
+        f"INSERT INTO {READY} (job_id, {_CARRIED}, attempt_no, max_attempts, ready_at, position, slot)"
+        f" SELECT j.id, {_CARRIED_OF_J}, j.attempt_no, {max_attempts}, {ready_at}, j.position, j.slot"
+        f" FROM {JOBS}_before j WHERE {batch} AND j.status = 'queued' AND j.waits_for IS NULL",
+        # Should the row of the open run be lost, the job still knows what recovery needs.
+        f"INSERT INTO {RUNNING} (job_id, {_CARRIED}, attempt_no, max_attempts, run_id, ready_at, started_at, lease_expires_at,"
+        " position, slot, begun, worker_id, pid, cancel_requested_at, progress, stdout_tail, stderr_tail, artifacts)"
+        f" SELECT j.id, {_CARRIED_OF_J}, {largest}(j.attempt_no, 1), j.max_attempts, j.run_id, {ready_at},"
+        " coalesce(r.started_at, j.started_at), j.lease_expires_at, j.position, j.slot, j.begun, j.claimed_by, r.pid,"
+        " j.cancel_requested_at, j.progress, r.stdout_tail, r.stderr_tail, r.artifacts"
+        f" FROM {JOBS}_before j LEFT JOIN {RUNS}_before r ON r.job_id = j.id AND r.id = j.run_id"
+        f" WHERE {batch} AND j.status = 'running'",
+        f"INSERT INTO {DEDUPE} (tenant_id, dedupe_key, job_id) SELECT j.tenant_id, j.dedupe_key, j.id"
+        f" FROM {JOBS}_before j WHERE {batch} AND j.dedupe_key IS NOT NULL AND j.status IN ('queued', 'running')",
+    )
+
+
+def _of_runs(largest: str) -> tuple[str, ...]:
+    """The statements that copy the closed runs of these jobs. What a job said of itself goes to its last run, or, if it ended
+    without one, to a row in the place of the next. A run that is open although its job is not running is closed, as recovery
+    would do; what only a broken database holds, a run without a job or after its job's last attempt, is left behind."""
+    return (
+        f"INSERT INTO {RUNS} (job_id, tenant_id, finished_at, attempt_no, max_attempts, id, started_at, status, worker_id,"
+        " job_status, pid, definition_id, exit_code, error, result, progress, cancel_requested_at, params_snapshot, stdout_tail,"
+        " stderr_tail, artifacts, log_path, group_id)"
+        f" SELECT r.job_id, r.tenant_id, coalesce(r.finished_at, {largest}(r.started_at, coalesce(j.finished_at, :now))),"
+        " r.attempt_no, j.max_attempts, r.id, r.started_at, CASE r.status WHEN 'running' THEN 'failed' ELSE r.status END,"
+        f" r.worker_id, CASE WHEN {_ENDED} THEN j.status END, r.pid, r.definition_id, r.exit_code,"
+        f" CASE WHEN {_ENDED} THEN coalesce(j.last_error, r.error)"
+        " WHEN r.status = 'running' THEN 'crash recovery: its job had moved on' ELSE r.error END,"
+        f" CASE WHEN {_ENDED} THEN j.result END, CASE WHEN r.attempt_no = j.attempt_no THEN j.progress END,"
+        f" CASE WHEN {_ENDED} THEN j.cancel_requested_at END, r.params_snapshot, r.stdout_tail, r.stderr_tail, r.artifacts,"
+        f" r.log_path, j.group_id FROM {JOBS}_before j JOIN {RUNS}_before r ON r.job_id = j.id"
+        " WHERE j.id > :after AND j.id <= :upto AND r.job_id > :after AND r.job_id <= :upto"
+        " AND (r.attempt_no < j.attempt_no OR (r.attempt_no = j.attempt_no AND j.status <> 'running'))",
+        f"INSERT INTO {RUNS} (job_id, tenant_id, finished_at, attempt_no, max_attempts, job_status, definition_id, error, result,"
+        " progress, cancel_requested_at, group_id) SELECT j.id, j.tenant_id, j.finished_at, j.attempt_no + 1, j.max_attempts,"
+        " j.status, j.definition_id, j.last_error, j.result, j.progress, j.cancel_requested_at, j.group_id"
+        f" FROM {JOBS}_before j WHERE j.id > :after AND j.id <= :upto AND j.finished_at IS NOT NULL"
+        f" AND NOT EXISTS (SELECT 1 FROM {RUNS}_before r WHERE r.job_id = j.id AND {_ENDED})",
+    )
 
 
 def _drop_what_was() -> None:
     for table in (JOBS, RUNS):
         op.drop_table(f"{table}_before")
+
+
+def _make_indexes() -> None:
+    for name, table, columns, condition in INDEXES:
+        where: dict[str, Any] = (
+            {} if condition is None else dict.fromkeys(("postgresql_where", "sqlite_where"), sa.text(condition))
+        )
+        op.create_index(name, table, columns, unique=name.startswith("uq"), **where)
 
 
 def _make_tables() -> None:
