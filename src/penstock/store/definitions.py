@@ -137,7 +137,7 @@ def _park(tx: Tx, whose: ColumnElement[bool]) -> int:
     """What is claimed meanwhile is left to who claimed it."""
     ids = [row.job_id for row in tx.rows(select(ready.c.job_id).where(whose).with_for_update())]
     for start in range(0, len(ids), MOVED_AT_ONCE):
-        states.wait(tx, ready, ids[start : start + MOVED_AT_ONCE], WaitsFor.LIMIT)
+        states.wait(tx, ready, ids[start : start + MOVED_AT_ONCE], WaitsFor.LIMIT, ready.c.ready_at)
     return len(ids)
 
 

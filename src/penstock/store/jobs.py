@@ -191,7 +191,8 @@ def _plain(statuses: frozenset[JobStatus], after_cursor: bool) -> Select[Any]:
 
 
 def _page(branches: Sequence[Select[Any]]) -> Select[Any]:
-    take, skip = bindparam("take"), bindparam("skip")
+    take: Any = bindparam("take")
+    skip: Any = bindparam("skip")
     if len(branches) == 1:
         return branches[0].order_by(branches[0].selected_columns[0].desc()).limit(take).offset(skip)
     # Subqueries, because SQLite allows no ORDER BY inside the parts of a UNION.

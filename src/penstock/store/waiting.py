@@ -38,7 +38,7 @@ def oldest_ready_at(tx: Tx, tenant_id: UUID) -> datetime | None:
     place of each priority. The first alone would miss a job that was enqueued long ahead of its time.
     """
     oldest = select(ready.c.ready_at).where(ready.c.tenant_id == tenant_id).order_by(ready.c.job_id).limit(1)
-    overdue = select(waiting.c.tenant_id, states.since(tx).label("at")).where(is_due(tx))
+    overdue = select(waiting.c.tenant_id, states.ready_since(tx, waiting).label("at")).where(is_due(tx))
     long_due = overdue.order_by(waiting.c.until, waiting.c.job_id).limit(LOOKED_AT).subquery()
     looks = (
         oldest.scalar_subquery(),
@@ -100,13 +100,16 @@ def depths(tx: Tx, tenant_ids: Sequence[UUID]) -> dict[Lane, Depth]:
 
 def _some(tx: Tx, table: Table) -> Any:
     """Jobs of `ready`, or of `waiting`: where they wait, and since when they could run if they could."""
-    is_ready, at = (literal(True), ready.c.ready_at) if table is ready else (is_due(tx), states.since(tx))
+    is_ready, at = (
+        (literal(True), ready.c.ready_at) if table is ready else (is_due(tx), states.ready_since(tx, waiting))
+    )
     lane = (table.c.tenant_id, table.c.queue, table.c.definition_key)
     return select(*lane, is_ready.label("ready"), at.label("at"))
 
 
 def _counted(tx: Tx, *looks: Any) -> list[tuple[Lane, Depth]]:
-    rows = (union_all(*(select(look.subquery()) for look in looks)) if len(looks) > 1 else looks[0]).subquery()
+    found: Any = union_all(*(select(look.subquery()) for look in looks)) if len(looks) > 1 else looks[0]
+    rows = found.subquery()
     lane = (rows.c.tenant_id, rows.c.queue, rows.c.definition_key)
     when_ready = case((rows.c.ready, rows.c.at))
     query = select(*lane, func.count(), func.count(when_ready), func.min(when_ready)).group_by(*lane)
