@@ -6,10 +6,10 @@ import os
 from typing import Annotated
 
 import typer
-from rich.progress import Progress, TaskID
 
 from penstock.app import DEFAULT_URL
-from penstock.cli._common import NO_DATABASE, AsJson, DatabaseUrl, err, out
+from penstock.cli._common import NO_DATABASE, AsJson, DatabaseUrl, out
+from penstock.cli._progress import progress
 from penstock.cli._show import print_json
 from penstock.core.errors import SchemaMismatch
 from penstock.store import schema
@@ -25,10 +25,12 @@ def _open(url: str | None) -> Database:
 
 @app.command()
 def upgrade(as_json: AsJson = False, database_url: DatabaseUrl = None) -> None:
-    """Make the tables, or bring them up to date. Safe to run at any time, from many places at once."""
+    """Make the tables, or bring them up to date. Safe to run at any time, from many places at once; if it is killed, nothing has
+    changed, and it can be run again."""
     db = _open(database_url)
     try:
-        before, after = schema.upgrade(db)
+        with progress() as tell:
+            before, after = schema.upgrade(db, progress=tell)
     finally:
         db.close()
     if as_json:
@@ -68,15 +70,8 @@ def copy(
     """Copy every row into another database, ids and history kept: from SQLite to PostgreSQL, or back. All or nothing."""
     old, new = Database(source), Database(target)
     try:
-        with Progress(console=err(), transient=True) as bar:
-            tasks: dict[str, TaskID] = {}
-
-            def show(table: str, done: int, total: int) -> None:
-                if table not in tasks:
-                    tasks[table] = bar.add_task(table, total=total)
-                bar.update(tasks[table], completed=done)
-
-            copied = copy_database(old, new, show)
+        with progress() as tell:
+            copied = copy_database(old, new, tell)
     finally:
         old.close()
         new.close()

@@ -14,7 +14,7 @@ from sqlalchemy import Dialect, Table, text
 from sqlalchemy.schema import CreateIndex, ForeignKeyConstraint
 
 from penstock.store.database import Tx
-from penstock.store.tables import metadata
+from penstock.store.tables import JOB_VIEW, job_view, metadata
 
 
 class Found(NamedTuple):
@@ -25,7 +25,7 @@ class Found(NamedTuple):
 
 
 def missing(tx: Tx) -> list[str]:
-    """Name the tables and columns that this program needs and the database lacks."""
+    """Name the tables, views and columns that this program needs and the database lacks."""
     return list(_missing(_columns(tx)))
 
 
@@ -36,14 +36,15 @@ def differences(tx: Tx) -> list[str]:
     present = [table for table in metadata.sorted_tables if table.name in found]
     for table in present:
         told += _columns_differ(table, found[table.name], tx.conn.dialect)
+    told += _kinds_differ(tx, present)
     return [*told, *_indexes_differ(tx, present), *_constraints_differ(tx, present)]
 
 
 def _missing(found: dict[str, dict[str, Found]]) -> Iterator[str]:
-    for table in metadata.sorted_tables:
+    for table in (*metadata.sorted_tables, job_view):
         columns = found.get(table.name)
         if columns is None:
-            yield f"table {table.name}"
+            yield f"{'view' if table is job_view else 'table'} {table.name}"
         else:
             yield from (f"column {table.name}.{c.name}" for c in table.columns if c.name not in columns)
 
@@ -51,15 +52,15 @@ def _missing(found: dict[str, dict[str, Found]]) -> Iterator[str]:
 def _columns(tx: Tx) -> dict[str, dict[str, Found]]:
     query = (
         "SELECT c.relname, a.attname, format_type(a.atttypid, a.atttypmod), NOT a.attnotnull FROM pg_attribute a"
-        " JOIN pg_class c ON c.oid = a.attrelid WHERE c.relkind IN ('r', 'p') AND pg_table_is_visible(c.oid)"
+        " JOIN pg_class c ON c.oid = a.attrelid WHERE c.relkind IN ('r', 'p', 'v') AND pg_table_is_visible(c.oid)"
         " AND substr(c.relname, 1, 9) = 'penstock_' AND a.attnum > 0 AND NOT a.attisdropped"
         if tx.dialect.name == "postgresql"
         else 'SELECT t.name, c.name, c.type, NOT c."notnull" FROM sqlite_master t JOIN pragma_table_info(t.name) c'
-        " WHERE t.type = 'table' AND substr(t.name, 1, 9) = 'penstock_'"
+        " WHERE t.type IN ('table', 'view') AND substr(t.name, 1, 9) = 'penstock_'"
     )
     tables: dict[str, dict[str, Found]] = {}
     for table, column, kind, nullable in tx.rows(text(query)):
-        if table in metadata.tables:
+        if table in metadata.tables or table == job_view.name:
             tables.setdefault(table, {})[column] = Found(str(kind).lower(), bool(nullable))
     return tables
 
@@ -75,6 +76,25 @@ def _columns_differ(table: Table, found: dict[str, Found], dialect: Dialect) -> 
             yield f"column {table.name}.{name} is {column.type}, expected {kind}"
         if column.nullable != bool(expected.nullable):
             yield f"column {table.name}.{name} {'allows' if column.nullable else 'refuses'} NULL"
+
+
+def _kinds_differ(tx: Tx, present: list[Table]) -> Iterator[str]:
+    """On SQLite: whether a table is kept in the order of its key, and the view is written as ours. PostgreSQL has one kind of table,
+    and does not keep the text of a view; that its columns are there is looked at already."""
+    if tx.dialect.name != "sqlite":
+        return
+    texts = {row.name: row.sql for row in tx.rows(text("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))}
+    for table in present:
+        by_key = texts[table.name].rstrip().upper().endswith("WITHOUT ROWID")
+        if by_key == table.dialect_options["sqlite"]["with_rowid"]:
+            yield f"table {table.name} is {'' if by_key else 'not '}kept in the order of its key"
+    view = texts.get(job_view.name, "")
+    if view and _words(view.partition(" AS ")[2]) != _words(JOB_VIEW):
+        yield f"view {job_view.name} is defined otherwise"
+
+
+def _words(sql: str) -> list[str]:
+    return sql.split()
 
 
 def _kind(name: str) -> str:

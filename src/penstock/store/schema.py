@@ -6,6 +6,7 @@ CONTRIBUTING.md, "A change of the schema", says how to write one.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,11 @@ LOCK_TIMEOUT = "3s"
 PATIENCE_SECONDS = 60.0
 """How long an upgrade goes on trying to have its tables."""
 
+Progress = Callable[[str, int, int], None]
+"""Called with what is being copied, how many of it are done, and how many there are."""
+
+IN_USE = {"55P03", "40P01"}
+"""The tables were not to be had in time, or whoever had one waited for another of ours: worth another try."""
 UNDEFINED = {"42P01", "42703", "42704"}
 NOT_OURS = (
     "it was made by a program that was never released, or changed by hand. Nothing was changed. "
@@ -81,10 +87,11 @@ def compare(db: Database) -> list[str]:
         return differences(tx)
 
 
-def upgrade(db: Database, target: str = HEAD) -> tuple[str | None, str]:
+def upgrade(db: Database, target: str = HEAD, progress: Progress | None = None) -> tuple[str | None, str]:
     """Bring the tables up to date; many processes may call it at once. Return the revisions before and after.
 
-    It is one transaction: a migration that fails leaves the database as it was. `target` is for tests.
+    It is one transaction: a migration that fails or is killed leaves the database as it was. `progress` is told how far a
+    migration is that copies rows. `target` is for tests.
     """
     before = current(db)
     if before == target:
@@ -99,12 +106,12 @@ def upgrade(db: Database, target: str = HEAD) -> tuple[str | None, str]:
         try:
             with db.write(patient=True) as tx:
                 _begin(tx)
-                _migrate_or_refuse(tx.conn, target)
+                _migrate_or_refuse(tx.conn, target, progress)
                 if target == HEAD:
                     _refuse(missing(tx))
             return before, target
         except DBAPIError as error:
-            if sqlstate(error) != "55P03":
+            if sqlstate(error) not in IN_USE:
                 raise
             if time.monotonic() > deadline:
                 raise DatabaseLocked(
@@ -122,9 +129,9 @@ def _begin(tx: Tx) -> None:
         tx.run(text("SET LOCAL statement_timeout = 0"))
 
 
-def _migrate_or_refuse(conn: Connection, target: str) -> None:
+def _migrate_or_refuse(conn: Connection, target: str, progress: Progress | None) -> None:
     try:
-        _migrate(conn, target)
+        _migrate(conn, target, progress)
     except (DBAPIError, NoSuchTableError) as error:
         if isinstance(error, DBAPIError) and sqlstate(error) not in UNDEFINED and "no such " not in str(error.orig):
             raise
@@ -164,7 +171,7 @@ def _scripts() -> ScriptDirectory:
     return ScriptDirectory.from_config(config)
 
 
-def _migrate(conn: Connection, target: str) -> None:
+def _migrate(conn: Connection, target: str, progress: Progress | None) -> None:
     from alembic.config import Config
     from alembic.runtime.environment import EnvironmentContext
 
@@ -176,7 +183,7 @@ def _migrate(conn: Connection, target: str) -> None:
     with EnvironmentContext(Config(), scripts, fn=steps) as environment:
         environment.configure(
             connection=conn, target_metadata=metadata, version_table=VERSION_TABLE, transactional_ddl=True,
-            transaction_per_migration=False,
+            transaction_per_migration=False, progress=progress,
         )  # fmt: skip
         environment.run_migrations()
 
