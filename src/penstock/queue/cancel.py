@@ -10,12 +10,11 @@ from penstock.core.nouns import Job
 from penstock.core.status import JobStatus, RetryMode, WaitsFor
 from penstock.queue import bounds
 from penstock.queue.ground import Ended, Ground
-from penstock.store import claims, groups, jobs
+from penstock.queue.record import CRASH_RECOVERY
+from penstock.store import claims, edits, groups, jobs, states
 from penstock.store.database import Tx
 
 BY_HAND = "canceled on request"
-_FORGIVEN = {"crashes": 0, "interruptions": 0}
-"""Somebody has looked at the job. One that was under way in a crash stays a suspect until it has ended by itself."""
 
 
 def cancel(ground: Ground, tenant_id: UUID, job_id: UUID, reason: str = BY_HAND) -> Job:
@@ -24,18 +23,15 @@ def cancel(ground: Ground, tenant_id: UUID, job_id: UUID, reason: str = BY_HAND)
 
 
 def cancel_in(ground: Ground, tx: Tx, tenant_id: UUID, job_id: UUID, reason: str = BY_HAND) -> Job:
-    job = _locked(tx, tenant_id, job_id)
+    job = _held(tx, tenant_id, job_id)
     status.CANCEL.check(job.status)
     if job.status is JobStatus.RUNNING:
-        changed = jobs.change(tx, job_id, {"cancel_requested_at": job.cancel_requested_at or tx.now})
-        assert changed is not None
-        return changed
-    values = {"status": JobStatus.CANCELED, "claimable": False, "waits_for": None, "slot": False, "finished_at": tx.now}
-    changed = jobs.change(tx, job_id, {**values, "last_error": reason})
-    assert changed is not None
+        states.ask_to_stop(tx, job_id)
+        return _read(tx, tenant_id, job_id)
+    states.cancel_queued(tx, job, reason)
     group_ended = groups.advance(tx, job.group_id) if job.group_id else False
     ground.outbox(tx, [Ended(job_id, tenant_id, None, None, job.group_id, group_ended)])
-    return changed
+    return _read(tx, tenant_id, job_id)
 
 
 def retry(ground: Ground, tenant_id: UUID, job_id: UUID) -> Job:
@@ -44,7 +40,7 @@ def retry(ground: Ground, tenant_id: UUID, job_id: UUID) -> Job:
 
 
 def _retry_in(ground: Ground, tx: Tx, tenant_id: UUID, job_id: UUID) -> Job:
-    job = _locked(tx, tenant_id, job_id)
+    job = _held(tx, tenant_id, job_id)
     status.RETRY.check(job.status)
     bounds.admit(ground, tx, tenant_id)
     newer = jobs.retry_of(tx, job_id)
@@ -60,28 +56,31 @@ def _retry_in(ground: Ground, tx: Tx, tenant_id: UUID, job_id: UUID) -> Job:
     if job.group_id is not None and job.group_position is not None:
         has_to_wait = groups.rearm(tx, job.group_id, job.group_position)
         waits_for = WaitsFor.GROUP if has_to_wait else WaitsFor.TIME
-    if job.retry_mode is RetryMode.CHAIN and job.attempt_no > 0 and job.run_id is not None:
-        if job.max_attempts < allowed:
-            jobs.change(tx, job_id, {"max_attempts": allowed})
-        retry_id = claims.chain(tx, job_id, 0.0)
-        again = jobs.change(tx, retry_id, {**_FORGIVEN, "waits_for": waits_for})
+    # Somebody has looked at the job, so its crashes are forgiven. One that was under way in a crash stays a suspect until it
+    # has ended by itself.
+    suspect = CRASH_RECOVERY in (jobs.error_of_last_run(tx, job) or "")
+    if job.retry_mode is RetryMode.CHAIN and job.run_id is not None:
+        again_id = claims.chain(tx, job_id, 0.0, max_attempts=allowed, waits_for=waits_for, suspect=suspect)
     else:
-        values = {
-            "status": JobStatus.QUEUED,
-            "waits_for": waits_for,
-            "finished_at": None,
-            "cancel_requested_at": None,
-        }
-        again = jobs.change(
-            tx, job_id, {**values, **_FORGIVEN, "scheduled_for": tx.now, "max_attempts": allowed, "result": None}
-        )
-    assert again is not None
-    tx.dialect.wake(tx.conn, [again.queue])
-    return again
+        again_id = job_id
+        states.begin_again(tx, [job_id], waits_for, max_attempts=allowed, suspects=suspect)
+        edits.set_time(tx, job_id, tx.now)
+    tx.dialect.wake(tx.conn, [job.queue])
+    return _read(tx, tenant_id, again_id)
 
 
-def _locked(tx: Tx, tenant_id: UUID, job_id: UUID) -> Job:
+def _held(tx: Tx, tenant_id: UUID, job_id: UUID) -> Job:
+    """The job, held, and its group before it: the end of another member holds the group first, too."""
+    group_id = jobs.group_of(tx, tenant_id, job_id)
+    if group_id is not None:
+        groups.hold(tx, group_id)
     job = jobs.get(tx, tenant_id, job_id, lock=True)
     if job is None:
         raise NotFound("job", job_id)
+    return job
+
+
+def _read(tx: Tx, tenant_id: UUID, job_id: UUID) -> Job:
+    job = jobs.get(tx, tenant_id, job_id)
+    assert job is not None
     return job

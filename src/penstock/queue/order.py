@@ -18,7 +18,7 @@ from penstock.core.payload import merge, plain, require_object, validate
 from penstock.core.position import GAP, place
 from penstock.core.status import JobStatus, WaitsFor, one_of
 from penstock.queue.ground import Ground
-from penstock.store import definitions, jobs, order, promote, tenants
+from penstock.store import definitions, edits, jobs, order, promote, tenants
 from penstock.store import why as facts
 from penstock.store.database import Tx
 
@@ -44,13 +44,14 @@ def update(
 
     def work(tx: Tx) -> Job:
         job = _queued(tx, tenant_id, job_id, status.UPDATE)
-        values = _changes(ground, tx, job, params, priority)
-        changed = jobs.change(tx, job_id, values) if values else job
+        if params is not None:
+            checked = _checked_params(ground, job, _definition(tx, job), require_object("params", params))
+            edits.set_params(tx, job, checked)
+        if priority is not None and priority != job.priority:
+            _set_priority(tx, job, priority)
         if scheduled_for is not UNSET:
             _reschedule(tx, job, wanted)
-            changed = jobs.get(tx, tenant_id, job_id)
-        assert changed is not None
-        return changed
+        return _read(tx, tenant_id, job_id)
 
     with preparing():
         if params is not None and not in_transaction():
@@ -68,21 +69,12 @@ def prepare_update(ground: Ground, tenant_id: UUID, job_id: UUID, params: Mappin
             _checked_params(ground, job, definition, require_object("params", params))
 
 
-def _changes(
-    ground: Ground, tx: Tx, job: Job, params: Mapping[str, Any] | None, priority: int | None
-) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    if params is not None:
-        values["params"] = _checked_params(ground, job, _definition(tx, job), require_object("params", params))
-        if job.attempt_no > 0:
-            jobs.keep_snapshots(tx, job)
-    if priority is not None and priority != job.priority:
-        values["priority"] = priority
-        if job.claimable:
-            weight = _weight(tx, job.tenant_id)
-            smallest = jobs.smallest_position(tx, priority)
-            values["position"] = place(jobs.largest_position(tx, job.tenant_id, priority), smallest, weight)
-    return values
+def _set_priority(tx: Tx, job: Job, priority: int) -> None:
+    if job.claimable:
+        last, first = jobs.largest_position(tx, job.tenant_id, priority), jobs.smallest_position(tx, priority)
+        order.put(tx, job, place(last, first, _weight(tx, job.tenant_id)), priority)
+    else:
+        edits.set_priority(tx, job, priority)
 
 
 def _reschedule(tx: Tx, job: Job, wanted: datetime | None) -> None:
@@ -111,9 +103,7 @@ def run_now(ground: Ground, tenant_id: UUID, job_id: UUID) -> Job:
         if job.waits_for is not WaitsFor.TIME:
             return job
         promote.run_now(tx, tenant_id, job_id)
-        changed = jobs.get(tx, tenant_id, job_id)
-        assert changed is not None
-        return changed
+        return _read(tx, tenant_id, job_id)
 
     return ground.db.transact(work)
 
@@ -160,11 +150,10 @@ def move(
                 f"Job {job_id} waits for its {job.waits_for} and has no place yet; change its priority instead."
             )
         if to is not None:
-            changed = jobs.change(tx, job_id, {"position": _edge(tx, job, to)})
+            order.put(tx, job, _edge(tx, job, to), job.priority)
         else:
-            changed = _beside(ground, tx, job, before, after)
-        assert changed is not None
-        return changed
+            _put_beside(ground, tx, job, before, after)
+        return _read(tx, tenant_id, job_id)
 
     return ground.db.transact(work)
 
@@ -177,11 +166,11 @@ def _edge(tx: Tx, job: Job, to: str) -> int:
     return found - 1 if to == "top" else found + GAP
 
 
-def _beside(ground: Ground, tx: Tx, job: Job, before: UUID | None, after: UUID | None) -> Job | None:
+def _put_beside(ground: Ground, tx: Tx, job: Job, before: UUID | None, after: UUID | None) -> None:
     other_id = before or after
     assert other_id is not None
     if other_id == job.id:
-        return job
+        return
     for _ in range(2):
         other = _queued(tx, job.tenant_id, other_id, status.MOVE)
         if not other.claimable:
@@ -194,7 +183,8 @@ def _beside(ground: Ground, tx: Tx, job: Job, before: UUID | None, after: UUID |
         else:
             low, high = other.position, (other.position + 2 * GAP if beyond is None else beyond)
         if high - low >= 2:
-            return jobs.change(tx, job.id, {"position": (low + high) // 2, "priority": other.priority})
+            order.put(tx, job, (low + high) // 2, other.priority)
+            return
         order.normalise(tx, job.tenant_id, other.priority)  # the gap is used up: spread the places, then there is one
     raise AssertionError("a renumbered queue has gaps")
 
@@ -217,6 +207,12 @@ def _queued(tx: Tx, tenant_id: UUID, job_id: UUID, transition: status.Transition
     if newer is not None:
         raise transition.refused(job.status, f"it has failed, and job {newer} retries it")
     transition.check(job.status)
+    return job
+
+
+def _read(tx: Tx, tenant_id: UUID, job_id: UUID) -> Job:
+    job = jobs.get(tx, tenant_id, job_id)
+    assert job is not None
     return job
 
 

@@ -188,18 +188,20 @@ def chain(
     job_id: UUID,
     delay: float,
     *,
+    attempt_no: int | None = None,
     max_attempts: int | None = None,
     waits_for: WaitsFor = WaitsFor.TIME,
     crashes: int = 0,
     interruptions: int = 0,
     suspect: bool = False,
 ) -> UUID:
-    """A new job that retries this one, which has ended, due after `delay`. `UNIQUE (retry_of)` holds that there is only one."""
-    last = tx.run(
-        select(runs.c.attempt_no, runs.c.max_attempts).where(
-            runs.c.job_id == job_id, runs.c.job_status.is_not(None), runs.c.id.is_not(None)
-        )
-    ).one()
+    """A new job that retries this one, which has ended, due after `delay`. `UNIQUE (retry_of)` holds that there is only one. How
+    many attempts there were, and may be, is as in its last run unless told."""
+    if attempt_no is None or max_attempts is None:
+        ended = and_(runs.c.job_id == job_id, runs.c.job_status.is_not(None))
+        last = tx.run(select(runs.c.attempt_no, runs.c.max_attempts).where(ended)).one()
+        attempt_no = last.attempt_no if attempt_no is None else attempt_no
+        max_attempts = last.max_attempts if max_attempts is None else max_attempts
     retry_id = new_id()
     due = tx.later(delay)
     ours: dict[str, Any] = {
@@ -207,9 +209,8 @@ def chain(
     }  # fmt: skip
     copy = select(*(jobs.c[name] for name in _COPIED), *(value.label(name) for name, value in ours.items()))
     tx.run(insert(jobs).from_select([*_COPIED, *ours], copy.where(jobs.c.id == job_id)))
-    allowed = last.max_attempts if max_attempts is None else max_attempts
     states.enter(
-        tx, retry_id, waits_for, last.attempt_no, allowed, until=due, crashes=crashes, interruptions=interruptions,
+        tx, retry_id, waits_for, attempt_no, max_attempts, until=due, crashes=crashes, interruptions=interruptions,
         suspect=suspect,
     )  # fmt: skip
     return retry_id

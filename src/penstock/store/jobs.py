@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 from uuid import UUID
 
@@ -33,7 +33,7 @@ from penstock.store import failpoints, rows, states
 from penstock.store.database import Tx
 from penstock.store.hot import Alike, NewJob, Written
 from penstock.store.members import how_many, members
-from penstock.store.sealing import params_of, snapshot_of
+from penstock.store.sealing import error_of, snapshot_of
 from penstock.store.tables import dedupe, floors, job_view, jobs, queues, ready, running, runs
 from penstock.store.types import Id
 
@@ -281,6 +281,18 @@ def chain_of(tx: Tx, tenant_id: UUID, root_id: UUID) -> list[Job]:
     return ordered
 
 
+def group_of(tx: Tx, tenant_id: UUID, job_id: UUID) -> UUID | None:
+    found: UUID | None = tx.scalar(select(jobs.c.group_id).where(jobs.c.id == job_id, jobs.c.tenant_id == tenant_id))
+    return found
+
+
+def error_of_last_run(tx: Tx, job: Job) -> str | None:
+    """What its last run said; a job that was canceled before its next one has a reason of its own."""
+    last = select(runs.c.error).where(runs.c.job_id == job.id, runs.c.id.is_not(None))
+    said = tx.scalar(last.order_by(runs.c.attempt_no.desc()).limit(1))
+    return tx.codec.open_text(said, partial(error_of, job.tenant_id, job.id))
+
+
 def retry_of(tx: Tx, job_id: UUID) -> UUID | None:
     """The job that retries this one, if there is one."""
     found: UUID | None = tx.scalar(select(jobs.c.id).where(jobs.c.retry_of == job_id))
@@ -311,15 +323,6 @@ def smallest_position(tx: Tx, priority: int) -> int | None:
     highest = select(func.max(floors.c.position)).where(floors.c.priority == priority).scalar_subquery()
     value: int | None = tx.scalar(select(func.coalesce(open_first, highest, func.min(lanes.c.first))))
     return value
-
-
-def change(tx: Tx, job_id: UUID, values: dict[str, Any], *conditions: ColumnElement[bool]) -> Job | None:
-    if tx.codec.writes and values.get("params"):
-        place = tx.first(select(jobs.c.tenant_id, jobs.c.root_id).where(jobs.c.id == job_id))
-        values = {**values, "params": tx.codec.seal(values["params"], params_of(*place))} if place else values
-    statement = update(jobs).where(jobs.c.id == job_id, *conditions).values(**values).returning(*rows.JOB_COLUMNS)
-    row = tx.run(statement).mappings().first()
-    return rows.job(row, tx.codec) if row else None
 
 
 def keep_snapshots(tx: Tx, job: Job) -> None:

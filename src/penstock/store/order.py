@@ -11,13 +11,21 @@ from penstock.core.nouns import Job
 from penstock.core.position import GAP
 from penstock.store.database import Tx
 from penstock.store.jobs import smallest_position
-from penstock.store.tables import ready
+from penstock.store.tables import jobs, ready
 
 _KEY = (ready.c.position, ready.c.queued_at, ready.c.job_id)
 
 
 def _lane(tenant_id: UUID, priority: int) -> Any:
     return and_(ready.c.tenant_id == tenant_id, ready.c.priority == priority)
+
+
+def put(tx: Tx, job: Job, position: int, priority: int) -> None:
+    """Put a job that is ready at this place. The caller holds it."""
+    here = and_(ready.c.tenant_id == job.tenant_id, ready.c.job_id == job.id)
+    tx.run(update(ready).where(here).values(position=position, priority=priority))
+    if priority != job.priority:
+        tx.run(update(jobs).where(jobs.c.id == job.id).values(priority=priority))
 
 
 def edge(tx: Tx, tenant_id: UUID, priority: int, *, first: bool, but: UUID) -> int | None:

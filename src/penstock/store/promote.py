@@ -10,16 +10,16 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, and_, func, literal, or_, select, text, tuple_, union_all, update
+from sqlalchemy import Select, and_, func, literal, or_, select, text, tuple_, union_all, update
 
 from penstock.core.chance import chance
 from penstock.core.position import place, step
 from penstock.core.status import WaitsFor
+from penstock.store import edits, states
 from penstock.store import jobs as job_rows
-from penstock.store import states
 from penstock.store.database import Tx
 from penstock.store.postgresql.locks import GATE_LOCK
-from penstock.store.tables import definitions, holds_slot, jobs, ready, running, tenants, waiting, waiting_for
+from penstock.store.tables import definitions, holds_slot, ready, running, tenants, waiting, waiting_for
 
 BATCH = 1000
 MAX_SCOPES = 500
@@ -45,7 +45,7 @@ def run_now(tx: Tx, tenant_id: UUID, job_id: UUID) -> None:
     holds the job; one that waits for anything else is left as it is."""
     ours = and_(waiting.c.job_id == job_id, waiting.c.tenant_id == tenant_id, waiting_for(WaitsFor.TIME))
     if tx.count(update(waiting).where(ours, waiting.c.until > tx.now).values(until=tx.now)):
-        _set_time(tx, job_id, tx.now)
+        edits.set_time(tx, job_id, tx.now)
     _promote(tx, tx.rows(_waiting_for_time().where(ours)))
 
 
@@ -57,15 +57,11 @@ def postpone(tx: Tx, tenant_id: UUID, job_id: UUID, until: datetime) -> None:
         queue = tx.scalar(here)
         if queue is None:
             continue
-        _set_time(tx, job_id, until)
+        edits.set_time(tx, job_id, until)
         if table is ready or tx.scalar(here.where(~waiting_for(WaitsFor.GROUP))) is not None:
             states.wait(tx, table, [job_id], WaitsFor.TIME, until)
         tx.dialect.wake(tx.conn, [queue])  # a slot may be free
         return
-
-
-def _set_time(tx: Tx, job_id: UUID, moment: datetime | ColumnElement[datetime]) -> None:
-    tx.run(update(jobs).where(jobs.c.id == job_id).values(scheduled_for=moment))
 
 
 def _waiting_for_time() -> Select[Any]:

@@ -30,6 +30,7 @@ from sqlalchemy import (
     values,
 )
 
+from penstock.core.nouns import Job
 from penstock.core.status import JobStatus, WaitsFor
 from penstock.store.database import Tx
 from penstock.store.tables import CARRIED, dedupe, definitions, jobs, ready, running, runs, tenants, waiting
@@ -162,6 +163,11 @@ def end_without_run(tx: Tx, source: Table, ids: Sequence[UUID], status: JobStatu
     tx.run(insert(runs).from_select([*columns], ended))
     forget_dedupe_keys(tx, ids)
     _leave(tx, source, ids)
+
+
+def cancel_queued(tx: Tx, job: Job, reason: str) -> None:
+    """Cancel a job that waits or is ready. The caller holds it."""
+    end_without_run(tx, ready if job.claimable else waiting, [job.id], JobStatus.CANCELED, reason)
 
 
 def forget_dedupe_keys(tx: Tx, ids: Sequence[UUID]) -> None:

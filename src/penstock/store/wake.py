@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from uuid import UUID
 
-from sqlalchemy import exists, or_, select, text
+from sqlalchemy import exists, or_, select
 
-from penstock.core.status import JobStatus, WaitsFor
+from penstock.core.status import WaitsFor
 from penstock.store.database import Database, Tx
 from penstock.store.dialect import Ear
-from penstock.store.tables import in_status, is_claimable, jobs, waiting_for
-from penstock.store.types import UtcTime
+from penstock.store.tables import ready, running, waiting, waiting_for
 
 __all__ = ["Ear", "asked_to_stop", "ear", "may_claim", "seconds_to_next_due"]
 
@@ -27,24 +26,21 @@ def ear(db: Database, queues: Collection[str] | None = None) -> Ear:
 def may_claim(tx: Tx, tenant_id: UUID | None) -> bool:
     """Whether a claim may find something: a look before it that takes no lock. Jobs that are due, or wait for a limit, get their
     place by a claim, whoever's they are."""
-    due = select(jobs.c.id).where(waiting_for(WaitsFor.TIME), jobs.c.scheduled_for <= tx.now)
-    limited = select(jobs.c.id).where(waiting_for(WaitsFor.LIMIT))
-    claimable = select(jobs.c.id).where(is_claimable())
+    due = select(waiting.c.job_id).where(waiting_for(WaitsFor.TIME), waiting.c.until <= tx.now)
+    limited = select(waiting.c.job_id).where(waiting_for(WaitsFor.LIMIT))
+    claimable = select(ready.c.job_id)
     if tenant_id is not None:
-        claimable = claimable.where(jobs.c.tenant_id == tenant_id)
+        claimable = claimable.where(ready.c.tenant_id == tenant_id)
     return bool(tx.scalar(select(or_(exists(claimable), exists(due), exists(limited)))))
 
 
 def seconds_to_next_due(tx: Tx) -> float | None:
     """How long until the first job that waits for its time; None if none does."""
-    query = text("SELECT scheduled_for FROM penstock_jobs WHERE waits_for = 'time' ORDER BY scheduled_for LIMIT 1")
-    due = tx.scalar(query.columns(scheduled_for=UtcTime()))
+    due = tx.scalar(select(waiting.c.until).where(waiting_for(WaitsFor.TIME)).order_by(waiting.c.until).limit(1))
     return None if due is None else float((due - tx.time()).total_seconds())
 
 
 def asked_to_stop(tx: Tx, worker_id: str) -> list[UUID]:
     """The runs of this worker whose jobs were canceled while they run. Reads only what is running."""
-    query = select(jobs.c.run_id).where(
-        in_status(JobStatus.RUNNING), jobs.c.claimed_by == worker_id, jobs.c.cancel_requested_at.is_not(None)
-    )
+    query = select(running.c.run_id).where(running.c.worker_id == worker_id, running.c.cancel_requested_at.is_not(None))
     return [row.run_id for row in tx.rows(query)]

@@ -87,7 +87,7 @@ class SqliteEar:
 
 
 _ANYTHING = (
-    "SELECT 1 WHERE EXISTS (SELECT 1 FROM penstock_jobs WHERE claimable)"
-    " OR EXISTS (SELECT 1 FROM penstock_jobs WHERE waits_for = 'limit')"
-    " OR EXISTS (SELECT 1 FROM penstock_jobs WHERE waits_for = 'time')"
+    "SELECT 1 WHERE EXISTS (SELECT 1 FROM penstock_ready)"
+    " OR EXISTS (SELECT 1 FROM penstock_waiting WHERE reason = 'limit')"
+    " OR EXISTS (SELECT 1 FROM penstock_waiting WHERE reason = 'time')"
 )
