@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -19,6 +20,10 @@ from tests.support.plant import loosen
 
 NAMES = [check.name for check in doctor.CHECKS] + [doctor.MISSING_INDEX]
 GRACE = 60.0
+
+
+COLUMNS = {"reservations": "reserved_at", "ready": "queued_at", "running": "queued_at", "waiting": "queued_at", "runs": "started_at"}
+"""A time of each table that `{long_ago}` and the like are counted from."""
 
 
 class World:
@@ -65,7 +70,8 @@ class World:
             if self.app.db.name == "sqlite"
             else ("interval '1 day'", "interval '2 days'")
         )
-        column = "reserved_at" if "UPDATE penstock_reservations" in statement else "created_at"
+        table = re.findall(r"(?:UPDATE|FROM) penstock_(\w+)", statement)
+        column = COLUMNS.get(table[-1] if table else "", "created_at")
         statement = statement.replace("{farther}", f"({column} + {days})")
         statement = statement.replace("{long_ago}", f"({column} - {day})").replace("{far}", f"({column} + {day})")
         for name, value in self.ids.items():
@@ -109,7 +115,7 @@ def test_each_check_finds_its_planted_violation(world: World, name: str) -> None
         assert name in found
         assert found[name].ids
         if name == doctor.MISSING_INDEX:
-            assert "ix_penstock_jobs_claim" in found[name].ids
+            assert "ix_penstock_ready_claim" in found[name].ids
         raise Undo
 
 

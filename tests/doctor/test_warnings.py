@@ -74,7 +74,7 @@ def test_a_tenant_far_from_its_turn(url: str) -> None:
         assert "tenant far from its turn" not in warned(app)
         with app.db.write() as tx:
             given = {"id": str(late.id) if app.db.name == "sqlite" else late.id}
-            tx.run(text("UPDATE penstock_jobs SET position = 200000 WHERE id = :id"), given)
+            tx.run(text("UPDATE penstock_ready SET position = 200000 WHERE job_id = :id"), given)
         assert "'late'" in warned(app)["tenant far from its turn"]
 
 
