@@ -8,7 +8,10 @@ from sqlalchemy import text
 
 from penstock.store.database import Database
 
-COMPARED = ("penstock_jobs", "penstock_runs", "penstock_reservations", "penstock_groups", "penstock_ticks")
+COMPARED = (
+    "penstock_jobs", "penstock_waiting", "penstock_ready", "penstock_running", "penstock_runs", "penstock_dedupe",
+    "penstock_reservations", "penstock_groups", "penstock_ticks",
+)  # fmt: skip
 
 
 def rows_of(db: Database) -> dict[str, list[tuple[Any, ...]]]:
@@ -76,4 +79,5 @@ def _without_checks(sql: str) -> str:
             continue
         kept.append(line)
     head, _, body = "\n".join(kept).partition("(")
-    return head + "(" + body.rstrip().removesuffix(")").rstrip().removesuffix(",") + "\n)"
+    body, _, options = body.rpartition(")")
+    return head + "(" + body.rstrip().removesuffix(",") + "\n)" + options
