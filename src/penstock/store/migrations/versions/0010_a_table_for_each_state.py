@@ -65,7 +65,7 @@ SELECT j.id, j.tenant_id, j.root_id, j.created_at, j.priority, j.queue, j.defini
   coalesce((SELECT f.started_at FROM penstock_runs f WHERE f.job_id = j.id AND f.id IS NOT NULL ORDER BY f.attempt_no LIMIT 1), o.started_at)
     AS started_at,
   CASE WHEN e.job_status IS NOT NULL THEN e.finished_at END AS finished_at,
-  coalesce(o.run_id, e.id) AS run_id, coalesce(o.worker_id, e.worker_id) AS claimed_by, o.lease_expires_at,
+  coalesce(o.run_id, e.id, l.id) AS run_id, coalesce(o.worker_id, e.worker_id, l.worker_id) AS claimed_by, o.lease_expires_at,
   CASE WHEN o.job_id IS NOT NULL THEN o.cancel_requested_at WHEN e.job_status IS NOT NULL THEN e.cancel_requested_at END AS cancel_requested_at,
   coalesce(o.progress, e.progress) AS progress, CASE WHEN e.job_status IS NOT NULL THEN e.result END AS result, e.error AS last_error
 FROM penstock_jobs j
@@ -73,6 +73,7 @@ LEFT JOIN penstock_waiting w ON w.tenant_id = j.tenant_id AND w.job_id = j.id
 LEFT JOIN penstock_ready r ON r.tenant_id = j.tenant_id AND r.job_id = j.id
 LEFT JOIN penstock_running o ON o.job_id = j.id
 LEFT JOIN penstock_runs e ON e.job_id = j.id AND (e.job_status IS NOT NULL OR e.attempt_no = coalesce(w.attempt_no, r.attempt_no, o.attempt_no - 1))
+LEFT JOIN penstock_runs l ON l.job_id = e.job_id AND e.id IS NULL AND l.attempt_no = e.attempt_no - 1
 """
 
 
