@@ -1,4 +1,4 @@
-"""Large tables in seconds: finished history and waiting jobs by one INSERT … SELECT each."""
+"""Large tables in seconds: finished history and waiting jobs by one INSERT … SELECT for each table."""
 
 from __future__ import annotations
 
@@ -6,10 +6,6 @@ from sqlalchemy import text
 
 from penstock import Penstock
 
-_COLUMNS = (
-    "id, tenant_id, definition_id, definition_key, queue, status, claimable, waits_for, slot, priority, position, params, source,"
-    " scheduled_for, created_at, queued_at, started_at, finished_at, attempt_no, max_attempts, crashes, retry_mode, root_id, run_id"
-)
 _NUMBERS = {
     "postgresql": "SELECT n FROM generate_series(1, :number) AS n",
     "sqlite": "WITH RECURSIVE series(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM series WHERE n < :number) SELECT n FROM series",
@@ -18,42 +14,52 @@ _ID = {  # in the order of n, as UUIDv7s are
     "postgresql": "CAST(lpad(to_hex(CAST(:base AS bigint) + n), 32, '0') AS uuid)",
     "sqlite": "'00000000-0000-0000-' || substr(printf('%016x', :base + n), 1, 4) || '-' || substr(printf('%016x', :base + n), 5, 12)",
 }
+_STATE = {
+    "job_id": "id", "tenant_id": "tenant_id", "queued_at": "created_at", "priority": "priority", "attempt_no": "0",
+    "max_attempts": "max_attempts", "crashes": "0", "interruptions": "0", "suspect": "false", "queue": "queue",
+    "definition_key": "definition_key", "definition_id": "definition_id",
+}  # fmt: skip
 
 
 def seed(app: Penstock, key: str, number: int, status: str, *, tenant: str = "default", queue: str = "default") -> None:
     """`number` jobs of a defined key in a status; finished ones with their runs."""
     definition = app.definitions.get(key)
     name = app.db.name
-    finished = status not in ("queued", "future")
+    on_postgresql = name == "postgresql"
     with app.db.write() as tx:
         base = int(tx.scalar(text("SELECT count(*) FROM penstock_jobs"))) + 1
         now = tx.time()
-        moment = now if name == "postgresql" else int(now.timestamp() * 1_000_000)
-        ahead = "interval '1 day'" if name == "postgresql" else "86400000000"
-        at = "CAST(:at AS timestamptz)" if name == "postgresql" else ":at"
-        values = {
-            "id": _ID[name], "status": ":status", "claimable": "false" if finished or status == "future" else "true",
-            "waits_for": "'time'" if status == "future" else "NULL", "position": "100 * (:base + n)",
-            "scheduled_for": f"{at} + {ahead}" if status == "future" else at, "ended": at if finished else "NULL",
-            "attempt": "1" if finished else "0",
-        }  # fmt: skip
-        uuid = (lambda given: f"CAST({given} AS uuid)") if name == "postgresql" else (lambda given: given)
-        params = "CAST('{}' AS jsonb)" if name == "postgresql" else "'{}'"
-        select = (
-            f"SELECT {values['id']}, {uuid(':tenant')}, {uuid(':definition')}, :key, :queue, {values['status']}, {values['claimable']},"
-            f" {values['waits_for']}, false, 100, {values['position']}, {params}, 'manual', {values['scheduled_for']}, {at}, {at},"
-            f" {values['ended']}, {values['ended']}, {values['attempt']}, 3, 0, 'requeue', {values['id']},"
-            f" {values['id'] if finished else 'NULL'} FROM ({_NUMBERS[name]}) AS numbers"
-        )
+        moment = now if on_postgresql else int(now.timestamp() * 1_000_000)
+        at = "CAST(:at AS timestamptz)" if on_postgresql else ":at"
+        ahead = f"{at} + " + ("interval '1 day'" if on_postgresql else "86400000000")
+        uuid = "CAST({} AS uuid)" if on_postgresql else "{}"
+        numbered = f"FROM ({_NUMBERS[name]}) AS numbers"
         given = {
             "number": number, "base": base, "tenant": str(app.tenants.get(tenant).id), "definition": str(definition.id), "key": key,
-            "queue": queue, "at": moment, "status": "queued" if status == "future" else status,
+            "queue": queue, "at": moment, "status": status,
         }  # fmt: skip
-        tx.run(text(f"INSERT INTO penstock_jobs ({_COLUMNS}) {select}"), given)
-        if finished:
-            runs = (
-                "INSERT INTO penstock_runs (job_id, attempt_no, id, tenant_id, status, worker_id, started_at, finished_at)"
-                f" SELECT id, 1, id, tenant_id, :status, 'seed', {at}, {at} FROM penstock_jobs WHERE position > 100 * :base AND status = :status"
-                " AND NOT EXISTS (SELECT 1 FROM penstock_runs r WHERE r.job_id = penstock_jobs.id)"
-            )
-            tx.run(text(runs), {"at": moment, "status": status, "base": base})
+
+        def insert(table: str, columns: dict[str, str], source: str) -> None:
+            sql = f"INSERT INTO {table} ({', '.join(columns)}) SELECT {', '.join(columns.values())} {source}"
+            tx.run(text(sql), {each: value for each, value in given.items() if f":{each}" in sql})
+
+        jobs = {
+            "id": _ID[name], "tenant_id": uuid.format(":tenant"), "root_id": _ID[name], "created_at": at,
+            "scheduled_for": ahead if status == "future" else at, "priority": "100", "max_attempts": "3", "queue": ":queue",
+            "definition_key": ":key", "definition_id": uuid.format(":definition"), "retry_mode": "'requeue'", "source": "'manual'",
+            "params": "CAST('{}' AS jsonb)" if on_postgresql else "'{}'",
+        }  # fmt: skip
+        insert("penstock_jobs", jobs, numbered)
+        these = f"FROM penstock_jobs JOIN (SELECT n, {_ID[name]} AS made {numbered}) AS made ON made.made = penstock_jobs.id"
+        if status == "queued":
+            place = {"ready_at": "created_at", "position": "100 * (:base + n)", "slot": "false"}
+            insert("penstock_ready", {**_STATE, **place}, these)
+        elif status == "future":
+            insert("penstock_waiting", {**_STATE, "reason": "'time'", "until": "scheduled_for"}, these)
+        else:
+            ended = {
+                "job_id": "id", "tenant_id": "tenant_id", "finished_at": "created_at", "attempt_no": "1", "max_attempts": "max_attempts",
+                "id": "id", "started_at": "created_at", "status": "'succeeded'" if status == "succeeded" else "'failed'",
+                "worker_id": "'seed'", "job_status": ":status", "definition_id": "definition_id",
+            }  # fmt: skip
+            insert("penstock_runs", ended, these)
