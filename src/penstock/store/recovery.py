@@ -89,7 +89,8 @@ def reopen_run(tx: Tx, job_id: UUID, run_id: UUID) -> None:
 
 
 def _has_ended(table: Table) -> ColumnElement[bool]:
-    return exists().where(runs.c.job_id == table.c.job_id, runs.c.job_status.is_not(None))
+    last = runs.alias()
+    return exists().where(last.c.job_id == table.c.job_id, last.c.job_status.is_not(None))
 
 
 def _has_no_job(table: Table) -> ColumnElement[bool]:
