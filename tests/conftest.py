@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,16 @@ def postgres() -> Iterator[Any]:
         server.remove()
 
 
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SQLite file with an empty Penstock schema, to be copied."""
+    path = tmp_path_factory.mktemp("template") / "penstock.db"
+    db = Database(f"sqlite:///{path}")
+    upgrade(db)
+    db.close()
+    return path
+
+
 @pytest.fixture(params=BACKENDS)
 def backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
@@ -61,11 +72,8 @@ def backend(request: pytest.FixtureRequest) -> str:
 def url(backend: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """A fresh, migrated database on each backend in turn."""
     if backend == "sqlite":
-        path = f"sqlite:///{tmp_path / 'penstock.db'}"
-        db = Database(path)
-        upgrade(db)
-        db.close()
-        yield path
+        shutil.copy(request.getfixturevalue("sqlite_template"), tmp_path / "penstock.db")
+        yield f"sqlite:///{tmp_path / 'penstock.db'}"
         return
     server = request.getfixturevalue("postgres")
     name = server.create_database(server.template)

@@ -175,9 +175,14 @@ Index(
     waiting.c.job_id,
     **where("reason = 'group'"),
 )
+
+
 # Whether a member of a group is on the move: waits for something other than its turn.
-_MOVES = "group_id IS NOT NULL AND reason <> 'group'"
-Index("ix_penstock_waiting_group", waiting.c.group_id, **where(_MOVES))
+def _moves(of: str = "") -> str:
+    return f"{of}group_id IS NOT NULL AND {of}reason <> 'group'"
+
+
+Index("ix_penstock_waiting_group", waiting.c.group_id, **where(_moves()))
 # What overlap asks: what a schedule made and is not done yet.
 Index("ix_penstock_waiting_trigger", waiting.c.trigger_id, **where("trigger_id IS NOT NULL"))
 
@@ -289,9 +294,14 @@ runs = Table(
 Index("ix_penstock_runs_ended", runs.c.tenant_id, runs.c.job_status, runs.c.job_id, **where("job_status IS NOT NULL"))
 # Jobs that a retry took over from, so that recovery can look for one whose retry is missing. Chains only.
 Index("ix_penstock_runs_superseded", runs.c.job_id, **where("job_status = 'failed'"))
+
+
 # Whether a member of a group died: read when a member ends, whatever the group's size.
-_DIED = "group_id IS NOT NULL AND (job_status = 'canceled' OR job_status = 'dead_letter')"
-Index("ix_penstock_runs_died_in_group", runs.c.group_id, **where(_DIED))
+def _died(of: str = "") -> str:
+    return f"{of}group_id IS NOT NULL AND ({of}job_status = 'canceled' OR {of}job_status = 'dead_letter')"
+
+
+Index("ix_penstock_runs_died_in_group", runs.c.group_id, **where(_died()))
 
 tallies = Table(
     "penstock_tallies",
@@ -368,11 +378,11 @@ def waiting_for(what: WaitsFor) -> ColumnElement[bool]:
 
 def moves_in_group() -> ColumnElement[bool]:
     """Whether a job in `waiting` waits for something other than its turn in its group."""
-    return literal_column(_MOVES)
+    return literal_column(_moves("penstock_waiting."))
 
 
 def died_in_group() -> ColumnElement[bool]:
-    return literal_column(_DIED)
+    return literal_column(_died("penstock_runs."))
 
 
 def holds_slot() -> ColumnElement[bool]:
