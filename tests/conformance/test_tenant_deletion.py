@@ -31,10 +31,15 @@ def test_every_table_is_erased_or_known_to_have_no_tenants(app: Penstock) -> Non
             erase.rows_of(table, app.tenants.get("default").id)
 
 
-def test_nothing_of_the_tenant_is_left_and_nothing_of_others_is_touched(app: Penstock, tmp_path: Path) -> None:
+def test_nothing_of_the_tenant_is_left_and_nothing_of_others_is_touched(
+    app: Penstock, clock: ManualClock, tmp_path: Path
+) -> None:
     fill(app, "bolt", tmp_path)
     logs = set(tmp_path.glob("*.log"))
     tenant_id = fill(app, "acme", tmp_path)
+    app.queue.claim("host:1", 100, lease_seconds=1)
+    app.enqueue_many("work", [{"of": "acme"}] * 3, tenant="acme")
+    clock.advance(2)  # nothing of it may go on
     assert len(set(tmp_path.glob("*.log")) - logs) == 1
     head = app.as_tenant("acme").audit.head()
     for table in metadata.sorted_tables:

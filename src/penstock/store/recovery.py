@@ -255,11 +255,8 @@ def take_missing_keys(tx: Tx) -> int:
         query = select(table.c.tenant_id, table.c.dedupe_key, table.c.job_id)
         found = tx.rows(query.where(table.c.dedupe_key.is_not(None), free).order_by(table.c.job_id).limit(BATCH))
         for row in found:
-            taken += tx.count(
-                insert(dedupe)
-                .values(tenant_id=row.tenant_id, dedupe_key=row.dedupe_key, job_id=row.job_id)
-                .on_conflict_do_nothing()
-            )
+            key = insert(dedupe).values(tenant_id=row.tenant_id, dedupe_key=row.dedupe_key, job_id=row.job_id)
+            taken += tx.first(key.on_conflict_do_nothing().returning(dedupe.c.job_id)) is not None
     return taken
 
 
