@@ -45,11 +45,28 @@ def create_revision(url: str, revision: str) -> None:
         add_rows(url, step)
 
 
+def create_states(url: str) -> None:
+    """The database as the last program before 0010 left it, with a job in every state that it knew."""
+    db = Database(url)
+    schema.upgrade(db, "0009")
+    db.close()
+    _fill(url, HERE / "states" / f"0009.{backend_of(url)}.json")
+
+
+def nouns() -> dict[str, dict[str, Any]]:
+    """What that program said of each of those jobs and of its runs, by the job's id."""
+    told: dict[str, dict[str, Any]] = json.loads((HERE / "states" / "0009.nouns.json").read_text())
+    return told
+
+
 def add_rows(url: str, revision: str = "0001") -> None:
     """Put the rows of a revision in place of what its tables hold."""
     file = HERE / "rows" / f"{revision}.{backend_of(url)}.json"
-    if not file.exists():
-        return
+    if file.exists():
+        _fill(url, file)
+
+
+def _fill(url: str, file: Path) -> None:
     tables: dict[str, list[dict[str, Any]]] = json.loads(file.read_text())
     if backend_of(url) == "sqlite":
         with sqlite3.connect(url.removeprefix("sqlite:///")) as conn:
@@ -77,9 +94,21 @@ def add_rows(url: str, revision: str = "0001") -> None:
 
 
 def counts(url: str) -> dict[str, int]:
-    """How many rows each of our tables holds."""
-    tables = list(json.loads((HERE / "rows" / "0001.sqlite.json").read_text()))
-    query = " UNION ALL ".join(f"SELECT '{name}', count(*) FROM {name}" for name in tables)
+    """How many rows each of the tables of 0001 holds; of the runs, all that were begun, wherever they are kept."""
+    tables = dict.fromkeys(json.loads((HERE / "rows" / "0001.sqlite.json").read_text()), "")
+    db = Database(url)
+    if (schema.current(db) or "") >= "0010":
+        tables["penstock_runs"] = (
+            "WHERE id IS NOT NULL UNION ALL SELECT 'penstock_running', count(*) FROM penstock_running"
+        )
+    db.close()
+    query = " UNION ALL ".join(f"SELECT '{name}', count(*) FROM {name} {more}" for name, more in tables.items())
+    found = _pairs(url, query)
+    found["penstock_runs"] += found.pop("penstock_running", 0)
+    return found
+
+
+def _pairs(url: str, query: str) -> dict[str, int]:
     if backend_of(url) == "sqlite":
         conn = sqlite3.connect(url.removeprefix("sqlite:///"))
         found = dict(conn.execute(query).fetchall())

@@ -77,7 +77,12 @@ class Filler:
         evidence = Evidence(3, "said\n", "cried\n", ({"name": "b.txt"},), "/logs/b", 99)
         self.enqueue(key, correlation_id="order-7", priority=50, dedupe_key="free again")
         self.run(key, Succeeded({"ok": "✓", "n": [1, None, 1.5]}, evidence))
-        for outcome in (Succeeded(), Skipped("nothing to do"), TimedOut("too slow", evidence), Failed("no", evidence=evidence)):
+        for outcome in (
+            Succeeded(),
+            Skipped("nothing to do"),
+            TimedOut("too slow", evidence),
+            Failed("no", evidence=evidence),
+        ):
             self.enqueue(key)
             self.run(key, outcome)
         acme = self.app.tenants.create("acme", "Acme", weight=3)
@@ -175,7 +180,9 @@ class Filler:
         self.app.pause(held)
         self.enqueue(held)
         self.app.triggers.schedule("each minute", "* * * * *", key)
-        self.app.enqueue(key, {}, trace={"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}, source_ref="x")
+        self.app.enqueue(
+            key, {}, trace={"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}, source_ref="x"
+        )
 
     def groups(self) -> None:
         key = self.key(max_attempts=1)
@@ -214,7 +221,10 @@ def nouns(app: Penstock) -> dict[str, Any]:
 
 def written(told: dict[str, Any]) -> str:
     """A job to a line."""
-    lines = [f' "{key}": ' + json.dumps(value, sort_keys=True, default=str, ensure_ascii=False) for key, value in told.items()]
+    lines = [
+        f' "{key}": ' + json.dumps(value, sort_keys=True, default=str, ensure_ascii=False)
+        for key, value in told.items()
+    ]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
