@@ -53,6 +53,36 @@ def create_states(url: str) -> None:
     _fill(url, HERE / "states" / f"0009.{backend_of(url)}.json")
 
 
+def create_many(url: str, number: int) -> None:
+    """A database of 0009 with this many jobs: of ten, eight have succeeded, one is ready and one waits for its time."""
+    db = Database(url)
+    schema.upgrade(db, "0009")
+    db.close()
+    execute(url, _MANY[backend_of(url)].format(number=number))
+
+
+_SERIES = {
+    "sqlite": "WITH RECURSIVE series(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM series WHERE n < {number}),"
+    " many AS (SELECT n, n % 10 > 1 AS ended, n % 10 AS kind, '00000000-0000-7000-8000-000000000001' AS tenant, '{{}}' AS params,"
+    " '01a1eacb-0000-7000-8000-' || printf('%012x', n) AS id, 1767225600000000 + n AS at FROM series)",
+    "postgresql": "WITH many AS (SELECT n, n % 10 > 1 AS ended, n % 10 AS kind,"
+    " CAST('00000000-0000-7000-8000-000000000001' AS uuid) AS tenant, CAST('{{}}' AS jsonb) AS params,"
+    " CAST('01a1eacb-0000-7000-8000-' || lpad(to_hex(n), 12, '0') AS uuid) AS id,"
+    " timestamptz '2026-01-01 00:00Z' + n * interval '1 microsecond' AS at FROM generate_series(1, {number}) AS n)",
+}
+_MANY = {
+    name: f"{series} INSERT INTO penstock_jobs (id, tenant_id, root_id, scheduled_for, created_at, queued_at, position, priority,"
+    " attempt_no, max_attempts, claimable, status, queue, definition_key, retry_mode, source, params, waits_for, started_at,"
+    " finished_at, run_id, claimed_by) SELECT id, tenant, id, at, at, at, 100 * n, 100, CASE WHEN ended THEN 1 ELSE 0 END, 3, kind = 0,"
+    " CASE WHEN ended THEN 'succeeded' ELSE 'queued' END, 'default', 'work', 'requeue', 'manual', params,"
+    " CASE kind WHEN 1 THEN 'time' END, CASE WHEN ended THEN at END, CASE WHEN ended THEN at END, CASE WHEN ended THEN id END,"
+    f" CASE WHEN ended THEN 'host:1:abc' END FROM many;"
+    " INSERT INTO penstock_runs (job_id, attempt_no, id, tenant_id, status, worker_id, started_at, finished_at)"
+    " SELECT id, 1, id, tenant_id, 'succeeded', claimed_by, started_at, finished_at FROM penstock_jobs WHERE status = 'succeeded'"
+    for name, series in _SERIES.items()
+}
+
+
 def nouns() -> dict[str, dict[str, Any]]:
     """What that program said of each of those jobs and of its runs, by the job's id."""
     told: dict[str, dict[str, Any]] = json.loads((HERE / "states" / "0009.nouns.json").read_text())

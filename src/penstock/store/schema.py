@@ -39,6 +39,7 @@ Progress = Callable[[str, int, int], None]
 
 IN_USE = {"55P03", "40P01"}
 """The tables were not to be had in time, or whoever had one waited for another of ours: worth another try."""
+DEPENDED_ON = "2BP01"
 UNDEFINED = {"42P01", "42703", "42704"}
 NOT_OURS = (
     "it was made by a program that was never released, or changed by hand. Nothing was changed. "
@@ -133,6 +134,11 @@ def _migrate_or_refuse(conn: Connection, target: str, progress: Progress | None)
     try:
         _migrate(conn, target, progress)
     except (DBAPIError, NoSuchTableError) as error:
+        if sqlstate(error) == DEPENDED_ON:
+            raise SchemaMismatch(
+                f"The {error.orig.diag.message_detail}, which the upgrade replaces. Nothing was changed. Drop it, upgrade, and "  # type: ignore
+                "create it again for the new tables."
+            ) from error
         if isinstance(error, DBAPIError) and sqlstate(error) not in UNDEFINED and "no such " not in str(error.orig):
             raise
         raise SchemaMismatch(f"The database lacks {_first_line(error)}: {NOT_OURS}") from error

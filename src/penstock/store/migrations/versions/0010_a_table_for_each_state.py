@@ -178,14 +178,15 @@ def _of_jobs(largest: str) -> tuple[str, ...]:
 
 def _of_runs(largest: str) -> tuple[str, ...]:
     """The statements that copy the closed runs of these jobs. What a job said of itself goes to its last run, or, if it ended
-    without one, to a row in the place of the next. A run that is open although its job is not running is closed, as recovery
-    would do; what only a broken database holds, a run without a job or after its job's last attempt, is left behind."""
+    without one, to a row in the place of the next. A run that is open although its job is not running is closed, as its
+    job was, or else as recovery would do; what only a broken database holds, a run without a job or after its job's last attempt, is left behind."""
     return (
         f"INSERT INTO {RUNS} (job_id, tenant_id, finished_at, attempt_no, max_attempts, id, started_at, status, worker_id,"
         " job_status, pid, definition_id, exit_code, error, result, progress, cancel_requested_at, params_snapshot, stdout_tail,"
         " stderr_tail, artifacts, log_path, group_id)"
         f" SELECT r.job_id, r.tenant_id, coalesce(r.finished_at, {largest}(r.started_at, coalesce(j.finished_at, :now))),"
-        " r.attempt_no, j.max_attempts, r.id, r.started_at, CASE r.status WHEN 'running' THEN 'failed' ELSE r.status END,"
+        " r.attempt_no, j.max_attempts, r.id, r.started_at, CASE WHEN r.status <> 'running' THEN r.status"
+        f" WHEN {_ENDED} AND j.status IN ('succeeded', 'canceled') THEN j.status ELSE 'failed' END,"
         f" r.worker_id, CASE WHEN {_ENDED} THEN j.status END, r.pid, r.definition_id, r.exit_code,"
         f" CASE WHEN {_ENDED} THEN coalesce(j.last_error, r.error)"
         " WHEN r.status = 'running' THEN 'crash recovery: its job had moved on' ELSE r.error END,"
