@@ -199,7 +199,9 @@ def chain(
     many attempts there were, and may be, is as in its last run unless told."""
     if attempt_no is None or max_attempts is None:
         ended = and_(runs.c.job_id == job_id, runs.c.job_status.is_not(None))
-        last = tx.run(select(runs.c.attempt_no, runs.c.max_attempts).where(ended)).one()
+        # A row without a run stands in the place of the next attempt.
+        made = (runs.c.attempt_no - case((runs.c.id.is_(None), 1), else_=0)).label("attempt_no")
+        last = tx.run(select(made, runs.c.max_attempts).where(ended)).one()
         attempt_no = last.attempt_no if attempt_no is None else attempt_no
         max_attempts = last.max_attempts if max_attempts is None else max_attempts
     retry_id = new_id()
