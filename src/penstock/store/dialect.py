@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, ClassVar, Protocol
 from uuid import UUID
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, Select
 from sqlalchemy.engine import URL
 from sqlalchemy.pool import QueuePool
 from sqlalchemy.sql import ColumnElement, Executable
@@ -122,6 +122,11 @@ class Dialect(Protocol):
     def add_seconds(self, moment: ColumnElement[datetime], seconds: Any) -> ColumnElement[datetime]: ...
 
     def greatest(self, *values: ColumnElement[Any]) -> ColumnElement[Any]: ...
+
+    def among(self, column: ColumnElement[Any], few: Select[Any]) -> ColumnElement[bool]:
+        """Whether the column is one of the few values of a query: those are found first, then looked up by the column's index,
+        whatever the planner thinks of their number."""
+        ...
 
     # The hot path: one round trip each, whatever the size of the batch.
 

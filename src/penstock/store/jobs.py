@@ -167,7 +167,7 @@ def listed(
     if not where.statuses:
         return []
     ids = page_of_ids(where, before is not None)
-    query = select(*rows.JOB_COLUMNS).where(job_view.c.id.in_(ids)).order_by(job_view.c.id.desc())
+    query = select(*rows.JOB_COLUMNS).where(tx.dialect.among(job_view.c.id, ids)).order_by(job_view.c.id.desc())
     return [rows.job(row, tx.codec) for row in tx.run(query, page_params(tenant_id, limit, offset, before)).mappings()]
 
 

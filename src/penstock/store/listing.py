@@ -35,7 +35,7 @@ def page(
     given = page_params(tenant_id, limit, offset, before)
     convert = _CONVERTERS[tx.dialect.name]
     found = []
-    for row in tx.rows(_statement(ids), given):
+    for row in tx.rows(_statement(tx.dialect.among, ids), given):
         plain = dict(zip(NAMES, row, strict=True))
         for name, change in convert:
             value = plain[name]
@@ -46,9 +46,9 @@ def page(
 
 
 @lru_cache(maxsize=256)
-def _statement(ids: Select[Any]) -> Any:
+def _statement(among: Callable[[Any, Select[Any]], Any], ids: Select[Any]) -> Any:
     raw = [type_coerce(column, NullType()).label(column.name) for column in rows.JOB_COLUMNS]
-    return select(*raw).where(job_view.c.id.in_(ids)).order_by(job_view.c.id.desc())
+    return select(*raw).where(among(job_view.c.id, ids)).order_by(job_view.c.id.desc())
 
 
 def _time_of_micros(value: int) -> str:

@@ -128,7 +128,7 @@ def pulse(tx: Tx, tenant_id: UUID, also: list[UUID]) -> list[dict[str, Any]]:
     if also:
         chosen.append(select(jobs.c.id).where(jobs.c.tenant_id == tenant_id, jobs.c.id.in_(also)))
     ids = union_all(*chosen).subquery()
-    found = tx.run(select(*LIGHT).where(job_view.c.id.in_(select(ids.c.id)))).mappings()
+    found = tx.run(select(*LIGHT).where(tx.dialect.among(job_view.c.id, select(ids.c.id)))).mappings()
     return [_opened(dict(row), tenant_id, tx.codec) for row in found]
 
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Table, and_, case, func, literal, select, type_coerce, union_all
+from sqlalchemy import ColumnElement, Table, and_, case, func, select, true, type_coerce, union_all
 
 from penstock.core.status import WaitsFor
 from penstock.store import states
@@ -101,7 +101,7 @@ def depths(tx: Tx, tenant_ids: Sequence[UUID]) -> dict[Lane, Depth]:
 def _some(tx: Tx, table: Table) -> Any:
     """Jobs of `ready`, or of `waiting`: where they wait, and since when they could run if they could."""
     is_ready, at = (
-        (literal(True), ready.c.ready_at) if table is ready else (is_due(tx), states.ready_since(tx, waiting))
+        (true(), ready.c.ready_at) if table is ready else (is_due(tx), states.ready_since(tx, waiting))
     )
     lane = (table.c.tenant_id, table.c.queue, table.c.definition_key)
     return select(*lane, is_ready.label("ready"), at.label("at"))

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, Select, func, select
 from sqlalchemy.sql import ColumnElement, Executable
 
 from penstock.store.types import UtcTime
@@ -38,6 +38,9 @@ class PostgresTypes:
 
     def greatest(self, *values: ColumnElement[Any]) -> ColumnElement[Any]:
         return func.greatest(*values, type_=values[0].type)
+
+    def among(self, column: ColumnElement[Any], few: Select[Any]) -> ColumnElement[bool]:
+        return column == func.any(func.array(few.scalar_subquery()))
 
 
 def loaded_id(value: Any) -> UUID:

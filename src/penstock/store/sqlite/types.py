@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import func, literal, select
+from sqlalchemy import Select, func, literal, select
 from sqlalchemy.sql import ColumnElement, Executable, cast, type_coerce
 from sqlalchemy.types import BigInteger
 
@@ -31,3 +31,6 @@ class SqliteTypes:
 
     def greatest(self, *values: ColumnElement[Any]) -> ColumnElement[Any]:
         return func.max(*values, type_=values[0].type)
+
+    def among(self, column: ColumnElement[Any], few: Select[Any]) -> ColumnElement[bool]:
+        return column.in_(few)

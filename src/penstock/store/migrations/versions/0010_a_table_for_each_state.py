@@ -72,7 +72,8 @@ FROM penstock_jobs j
 LEFT JOIN penstock_waiting w ON w.tenant_id = j.tenant_id AND w.job_id = j.id
 LEFT JOIN penstock_ready r ON r.tenant_id = j.tenant_id AND r.job_id = j.id
 LEFT JOIN penstock_running o ON o.job_id = j.id
-LEFT JOIN penstock_runs e ON e.job_id = j.id AND (e.job_status IS NOT NULL OR e.attempt_no = coalesce(w.attempt_no, r.attempt_no, o.attempt_no - 1))
+LEFT JOIN penstock_runs e ON e.job_id = j.id
+  AND e.attempt_no = (SELECT x.attempt_no FROM penstock_runs x WHERE x.job_id = j.id ORDER BY x.attempt_no DESC LIMIT 1)
 LEFT JOIN penstock_runs l ON l.job_id = e.job_id AND e.id IS NULL AND l.attempt_no = e.attempt_no - 1
 """
 
