@@ -28,8 +28,7 @@ from penstock.core.webhook import DELIVERY_KEY
 from penstock.queue import claim as claiming
 from penstock.queue.record import report_of
 from penstock.store import claims
-from penstock.store.hot import Success
-from penstock.store.tables import jobs, tallies
+from penstock.store.tables import runs, tallies
 from tests.conformance.helpers import WORKER, claim, claim_one, execute, fetch, nothing_written, numbered
 
 MODES = [RetryMode.REQUEUE, RetryMode.CHAIN]
@@ -306,7 +305,7 @@ def test_a_success_of_which_a_webhook_is_to_know_is_told(app: Penstock) -> None:
 
 
 @pytest.mark.parametrize("hindrance", [None, "group", "webhook", "lost"])
-def test_what_touches_others_is_left_to_the_long_way(app: Penstock, hindrance: str | None) -> None:
+def test_a_success_is_closed_whomever_it_touches_and_only_if_it_is_ours(app: Penstock, hindrance: str | None) -> None:
     if hindrance == "group":
         app.groups.create([("work", {})], mode="parallel")
     else:
@@ -315,10 +314,9 @@ def test_what_touches_others_is_left_to_the_long_way(app: Penstock, hindrance: s
         app.webhooks.create("https://example.com/")
     taken = claim_one(app)
     run_id = uuid4() if hindrance == "lost" else taken.run_id
-    with app.db.write() as tx:
-        closed = claims.close_successes(tx, [Success(taken.job_id, run_id, {"n": 1})])
-    assert closed == (set() if hindrance else {run_id})
-    assert app.jobs.get(taken.job_id).result == (None if hindrance else {"n": 1})
+    lost = app.queue.finish_many([(taken._replace(run_id=run_id), Succeeded({"n": 1}))])
+    assert lost == ({run_id} if hindrance == "lost" else set())
+    assert app.jobs.get(taken.job_id).result == (None if hindrance == "lost" else {"n": 1})
 
 
 def test_a_result_that_is_not_json_is_refused_and_the_run_stays_open(app: Penstock) -> None:
@@ -365,9 +363,14 @@ def test_a_failure_between_crashes_starts_the_count_again(app: Penstock, clock: 
 
 
 def test_only_a_running_job_can_be_finished(app: Penstock) -> None:
-    """The row itself refuses what no code should try."""
+    """The row itself refuses what no code should try: half a run, or the end of a job in a way that is none."""
     (job,) = numbered(app, [1])
-    with pytest.raises(sa.exc.IntegrityError):
-        execute(app, sa.update(jobs).where(jobs.c.id == job.id).values(status="succeeded"))
+    ended = {
+        "job_id": job.id, "tenant_id": job.tenant_id, "finished_at": job.created_at, "attempt_no": 1, "max_attempts": 3,
+        "job_status": "canceled",
+    }  # fmt: skip
+    for wrong in ({"status": "succeeded"}, {"id": job.id}, {"job_status": None}, {"job_status": "queued"}):
+        with pytest.raises(sa.exc.IntegrityError):
+            execute(app, sa.insert(runs).values({**ended, **wrong}))
     with pytest.raises(IllegalTransition):
         app.jobs.retry(job.id)

@@ -54,8 +54,8 @@ def survivors(path: Path) -> tuple[str, set[str], set[str], set[str]]:
     try:
         health = conn.execute("PRAGMA integrity_check").fetchone()[0]
         jobs = {row[0] for row in conn.execute("SELECT id FROM penstock_jobs")}
-        runs = {row[0] for row in conn.execute("SELECT id FROM penstock_runs")}
-        ended = {row[0] for row in conn.execute("SELECT id FROM penstock_runs WHERE status <> 'running'")}
+        ended = {row[0] for row in conn.execute("SELECT id FROM penstock_runs")}
+        runs = ended | {row[0] for row in conn.execute("SELECT run_id FROM penstock_running")}
         return health, jobs, runs, ended
     finally:
         conn.close()

@@ -51,7 +51,7 @@ def assert_each_ran_once(app: Penstock, expected: set[str], done: list[str]) -> 
         runs = tx.rows(text("SELECT job_id, count(*) FROM penstock_runs GROUP BY job_id"))
         assert {str(row[0]) for row in runs} == expected
         assert {row[1] for row in runs} == {1}
-        assert tx.scalar(text("SELECT count(*) FROM penstock_jobs WHERE status <> 'succeeded'")) == 0
+        assert tx.scalar(text("SELECT count(*) FROM penstock_job_view WHERE status <> 'succeeded'")) == 0
     assert app.doctor().violations == ()
 
 
@@ -80,7 +80,7 @@ def test_limits_hold_at_every_moment_while_eight_claim(url: str) -> None:
         expected |= {str(i) for i in app.enqueue_many(key, [{}] * number, tenant=tenant)}
     acme = app.tenants.get("acme").id
     shown = str(acme)
-    running = "SELECT count(*) FROM penstock_jobs WHERE status = 'running'"
+    running = "SELECT count(*) FROM penstock_running"
     watcher = start(
         watch,
         url,

@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 
 from penstock import DefinitionArchived, Failed, ManualClock, Penstock, Succeeded
-from penstock.store.tables import definitions, groups, jobs, runs, triggers
+from penstock.store.tables import definitions, groups, jobs, ready, running, triggers
 from tests.conformance.helpers import claim, claim_one, execute, fetch, numbered
 from tests.conformance.test_definitions import plant_trigger
 
@@ -79,7 +79,7 @@ def test_seed_003_4_a_run_needs_its_job(app: Penstock) -> None:
     numbered(app, [1])
     claim_one(app)
     with pytest.raises(sa.exc.IntegrityError):
-        execute(app, sa.update(runs).values(job_id=None))
+        execute(app, sa.update(running).values(job_id=None))
 
 
 def test_seed_003_5_a_group_contains_jobs_and_does_not_own_them(app: Penstock) -> None:
@@ -88,6 +88,7 @@ def test_seed_003_5_a_group_contains_jobs_and_does_not_own_them(app: Penstock) -
     assert {job.group_id for job in group.jobs} == {group.id}
     assert ungrouped.group_id is None
     execute(app, sa.update(jobs).where(jobs.c.group_id == group.id).values(group_id=None, group_position=None))
+    execute(app, sa.update(ready).where(ready.c.group_id == group.id).values(group_id=None))
     execute(app, sa.delete(groups))
     assert len(app.jobs.list()) == 3
 

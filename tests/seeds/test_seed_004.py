@@ -11,8 +11,9 @@ from penstock import Busy, Failed, LeaseLost, ManualClock, Penstock, Succeeded
 from penstock.queue import reserve
 from penstock.store import failpoints
 from penstock.store.failpoints import InjectedError
-from penstock.store.tables import jobs, runs
+from penstock.store.tables import running, runs
 from tests.conformance.helpers import claim, claim_one, claimed_numbers, everything, execute, nothing_written, numbered
+from tests.support.states import lose_state, remove
 
 
 def test_seed_004_3_1_order_is_priority_position_arrival(app: Penstock) -> None:
@@ -109,7 +110,11 @@ def test_seed_004_4_2_a_running_job_is_failed_and_retried_never_resumed(app: Pen
 def test_seed_004_4_2_a_finishing_job_is_finished(app: Penstock, clock: ManualClock) -> None:
     numbered(app, [1])
     taken = claim_one(app)
-    execute(app, sa.update(runs).values(status="succeeded", finished_at=clock.now()))
+    closed = {
+        "job_id": taken.job_id, "tenant_id": taken.tenant_id, "finished_at": clock.now(), "attempt_no": 1, "max_attempts": 3,
+        "id": taken.run_id, "started_at": taken.started_at, "status": "succeeded", "worker_id": taken.worker_id,
+    }  # fmt: skip
+    execute(app, sa.insert(runs).values(closed))
     assert app.recover().finishing == 1
     assert app.jobs.get(taken.job_id).status == "succeeded"
 
@@ -129,7 +134,7 @@ def test_seed_004_4_4_a_missing_retry_is_created_once(app: Penstock) -> None:
     app.define("work", retry_mode="chain")
     (job,) = numbered(app, [1])
     app.queue.finish(claim_one(app), Failed("no"))
-    execute(app, sa.delete(jobs).where(jobs.c.retry_of == job.id))
+    remove(app, app.jobs.chain(job.id)[1].id)
     assert [app.recover().retries for _ in range(3)] == [1, 0, 0]
     assert len(app.jobs.chain(job.id)) == 2
 
@@ -152,7 +157,7 @@ def test_seed_004_4_5_queued_is_resumed_without_action(app: Penstock) -> None:
 def test_seed_004_4_5_running_without_a_run_gets_a_failed_one(app: Penstock) -> None:
     numbered(app, [1])
     taken = claim_one(app)
-    execute(app, sa.delete(runs))
+    lose_state(app, taken.job_id)
     assert app.recover().without_run == 1
     assert [run.status for run in app.jobs.runs(taken.job_id)] == ["failed"]
 
@@ -197,11 +202,10 @@ def test_seed_004_5_3_one_open_run_per_job_by_the_database_itself(app: Penstock)
     with pytest.raises(sa.exc.IntegrityError):
         execute(
             app,
-            sa.insert(runs).values(
-                job_id=taken.job_id, attempt_no=2, id=taken.job_id, tenant_id=taken.tenant_id, status="running",
-                worker_id="x", started_at=taken.started_at,
+            sa.insert(running).from_select(
+                running.c.keys(), sa.select(running).where(running.c.job_id == taken.job_id)
             ),
-        )  # fmt: skip
+        )
 
 
 def test_seed_004_5_4_the_same_rows_give_the_same_order(app: Penstock, url: str, clock: ManualClock) -> None:

@@ -191,7 +191,7 @@ def test_tables_that_changed_cost_the_connection_and_no_more(url: str) -> None:
     app.enqueue("noop", {})
     other = Database(url)
     with other.write() as tx:
-        tx.conn.exec_driver_sql("ALTER TABLE penstock_jobs ALTER COLUMN waits_for TYPE varchar(20)")
+        tx.conn.exec_driver_sql("ALTER TABLE penstock_jobs ALTER COLUMN source_ref TYPE varchar(200)")
     app.enqueue("noop", {})
     assert len(app.jobs.list()) == 2
     other.close()

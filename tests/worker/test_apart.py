@@ -7,11 +7,10 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-import sqlalchemy as sa
 
 from penstock import Config, Penstock
 from penstock.core.status import JobStatus
-from penstock.store.tables import jobs
+from tests.support.states import change
 from tests.worker.conftest import eventually, working
 
 
@@ -50,8 +49,7 @@ class Stage:
         for n in numbers:
             job = self.work.enqueue(n=n)
             if n in suspects:
-                with self.app.db.write() as tx:
-                    tx.run(sa.update(jobs).where(jobs.c.id == job.id).values(suspect=True, crashes=crashes))
+                change(self.app, job.id, suspect=True, crashes=crashes)
 
     def let_go(self, *numbers: int) -> None:
         for n in numbers:

@@ -15,7 +15,7 @@ from penstock.core.nouns import Claim
 from penstock.core.outcomes import Succeeded
 from penstock.core.status import JobStatus
 from penstock.store import failpoints
-from penstock.store.tables import jobs as jobs_table
+from penstock.store.tables import running
 from penstock.worker.control import RunControl
 from penstock.worker.flight import Flight
 from penstock.worker.heartbeat import Heartbeater
@@ -165,7 +165,7 @@ def test_a_lease_that_was_passed_by_is_neither_renewed_nor_lost(app: Penstock, h
     beats.extend([control])
     renewed_at = control.renewed_at
     with app.db.write() as tx:
-        tx.run(select(jobs_table.c.id).where(jobs_table.c.id == control.claim.job_id).with_for_update())
+        tx.run(select(running.c.job_id).where(running.c.job_id == control.claim.job_id).with_for_update())
         beats.extend([control])
         assert control.renewed_at == renewed_at
         assert not control.lost
