@@ -40,6 +40,8 @@ def live(app: Penstock) -> Any:
     app.queue.finish(held, Failed(f"{SECRET}-error", delay=0, evidence=said))
     app.jobs.update(job.id, params={"password": f"{SECRET}-changed"})  # its first run keeps what it ran with
     by_id = {each.job_id: each for each in app.queue.claim("host:1", 10)}
+    with app.db.write() as tx:
+        assert claims.report_progress(tx, job.id, by_id[job.id].run_id, {"message": f"{SECRET}-progress"})
     reports: list[Any] = [(each, Succeeded({"answer": f"{SECRET}-result"})) for each in by_id.values()]
     assert app.queue.finish_many(reports) == set()
     app.triggers.schedule("nightly", "0 2 * * *", "work", params={"n": f"{SECRET}-template"})
@@ -129,7 +131,7 @@ def test_dedupe_and_search_work_on_what_is_not_encrypted(app: Penstock) -> None:
     assert app.enqueue("work", {"n": 2}, dedupe_key="one").id == first.id
     app.queue.finish(claim_one(app), Failed("the disk is full", fatal=True))
     assert [job.id for job in app.jobs.list(search="one")] == [first.id]
-    sealed = stored(app, "jobs", "last_error")[0]
+    sealed = stored(app, "runs", "error")[0]
     assert app.jobs.list(search=sealed[20:24]) == []  # not in the letters of what is encrypted, either
     assert app.jobs.list(search="disk") == []
 
