@@ -11,7 +11,13 @@ COPY_RUN = (
 
 def run_of(job: str, attempt: int, status: str, ended: str | None = None, run: str = "{new}") -> str:
     """A closed run of a job, like the one that succeeded."""
-    given = {"job": job, "attempt": str(attempt), "run": run, "status": status, "ended": f"'{ended}'" if ended else "NULL"}
+    given = {
+        "job": job,
+        "attempt": str(attempt),
+        "run": run,
+        "status": status,
+        "ended": f"'{ended}'" if ended else "NULL",
+    }
     statement = COPY_RUN
     for name, value in given.items():
         statement = statement.replace("{" + name + "}", value)
@@ -45,9 +51,7 @@ def make_wait(job: str, reason: str, until: str, *, like: str = "{queued}") -> s
     )
 
 
-DEDUPE = (
-    "INSERT INTO penstock_dedupe (tenant_id, dedupe_key, job_id) SELECT tenant_id, '{key}', id FROM penstock_jobs WHERE id = {job}"
-)
+DEDUPE = "INSERT INTO penstock_dedupe (tenant_id, dedupe_key, job_id) SELECT tenant_id, '{key}', id FROM penstock_jobs WHERE id = {job}"
 
 
 def dedupe(job: str, key: str) -> str:

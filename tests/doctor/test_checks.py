@@ -22,7 +22,13 @@ NAMES = [check.name for check in doctor.CHECKS] + [doctor.MISSING_INDEX]
 GRACE = 60.0
 
 
-COLUMNS = {"reservations": "reserved_at", "ready": "queued_at", "running": "queued_at", "waiting": "queued_at", "runs": "started_at"}
+COLUMNS = {
+    "reservations": "reserved_at",
+    "ready": "queued_at",
+    "running": "queued_at",
+    "waiting": "queued_at",
+    "runs": "started_at",
+}
 """A time of each table that `{long_ago}` and the like are counted from."""
 
 

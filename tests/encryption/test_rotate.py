@@ -10,6 +10,7 @@ import pytest
 from penstock import Failed, KeyRing, ManualClock, Penstock, Succeeded
 from penstock.core.errors import InvalidInput
 from penstock.core.status import JobStatus
+from penstock.store import claims
 from tests.encryption.support import K1, K2, OTHER_K1, dump
 from tests.encryption.test_at_rest import SECRET, check_views, live
 from tests.support import children
@@ -58,6 +59,34 @@ def test_everything_is_encrypted_with_the_first_key_then(url: str, clock: Manual
         check_views(app, job_id, signing)
         assert used(app) == {"k2": in_clear}
         assert app.doctor().clean
+
+
+def test_what_an_open_run_has_said_so_far_is_rotated_and_goes_with_it(url: str, clock: ManualClock) -> None:
+    said = {"message": f"{SECRET}-progress"}
+    with Penstock(url, clock=clock) as plain:
+        plain.define("work")
+        plain.enqueue("work")
+        (held,) = plain.queue.claim("host:1", 1)
+        with plain.db.write() as tx:
+            assert claims.report_progress(tx, held.job_id, held.run_id, said)
+            assert claims.report_tails(tx, held.job_id, held.run_id, f"{SECRET}-out", f"{SECRET}-err")
+    for keys in (K1, BOTH):
+        with Penstock(url, clock=clock, keys=KeyRing.parse(keys)) as app:
+            found = app.keys.list()
+            (before,) = {found.in_clear["running.progress"]} if keys == K1 else {found.keys[1].values // 3}
+            assert before == 1
+            assert app.keys.rotate(scrub=True).sealed == 3
+            assert SECRET.encode() not in dump(url)
+            (run,) = app.jobs.runs(held.job_id)
+            assert (run.stdout_tail, run.stderr_tail) == (f"{SECRET}-out", f"{SECRET}-err")
+            assert app.jobs.get(held.job_id).progress == said
+    with Penstock(url, clock=clock, keys=KeyRing.parse(K2)) as app:
+        app.queue.finish(held, Succeeded())
+        (run,) = app.jobs.runs(held.job_id)
+        assert (run.status, run.stdout_tail, run.stderr_tail) == ("succeeded", f"{SECRET}-out", f"{SECRET}-err")
+        assert app.jobs.get(held.job_id).progress == said
+        assert used(app) == {"k2": 3}
+        assert SECRET.encode() not in dump(url)
 
 
 def test_a_rotation_that_is_killed_is_resumed(url: str) -> None:
