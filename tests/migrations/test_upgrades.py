@@ -118,24 +118,37 @@ def test_differences_are_named(backend: str, empty_url: str) -> None:
     upgraded(empty_url)
     execute(
         empty_url,
-        "DROP INDEX ix_penstock_jobs_claim; DROP INDEX ix_penstock_jobs_due;"
-        "CREATE INDEX ix_penstock_jobs_due ON penstock_jobs (scheduled_for, id) WHERE waits_for = 'limit';"
+        "DROP INDEX ix_penstock_ready_claim; DROP INDEX ix_penstock_waiting_due;"
+        "CREATE INDEX ix_penstock_waiting_due ON penstock_waiting (until, job_id) WHERE reason = 'limit';"
         "CREATE INDEX ix_penstock_jobs_leftover ON penstock_jobs (queue);"
         "CREATE INDEX my_own ON penstock_jobs (created_by);"
         "ALTER TABLE penstock_tenants ADD COLUMN colour TEXT;"
         + (
-            "ALTER TABLE penstock_jobs DROP CONSTRAINT ck_penstock_jobs_status_known" if backend == "postgresql" else ""
+            "ALTER TABLE penstock_jobs DROP CONSTRAINT ck_penstock_jobs_source_known"
+            if backend == "postgresql"
+            else "DROP VIEW penstock_job_view; CREATE VIEW penstock_job_view AS SELECT * FROM (SELECT 1);"
+            "DROP TABLE penstock_dedupe; CREATE TABLE penstock_dedupe (tenant_id VARCHAR(36) NOT NULL, dedupe_key TEXT NOT NULL,"
+            " job_id VARCHAR(36) NOT NULL, CONSTRAINT pk_penstock_dedupe PRIMARY KEY (tenant_id, dedupe_key))"
         ),
     )
     db = Database(empty_url)
     told = "\n".join(schema.compare(db))
     db.close()
-    assert "index ix_penstock_jobs_claim is missing" in told
-    assert "index ix_penstock_jobs_due is defined otherwise" in told
+    assert "index ix_penstock_ready_claim is missing" in told
+    assert "index ix_penstock_waiting_due is defined otherwise" in told
     assert "index ix_penstock_jobs_leftover is not known" in told
     assert "column penstock_tenants.colour is not known" in told
     assert "my_own" not in told, "an index that the operator added for queries of its own is welcome"
-    assert ("ck_penstock_jobs_status_known is missing" in told) == (backend == "postgresql")
+    assert ("ck_penstock_jobs_source_known is missing" in told) == (backend == "postgresql")
+    assert ("view penstock_job_view is defined otherwise" in told) == (backend == "sqlite")
+    assert ("table penstock_dedupe is not kept in the order of its key" in told) == (backend == "sqlite")
+
+
+def test_a_database_that_lost_the_view_is_not_used(empty_url: str) -> None:
+    upgraded(empty_url)
+    execute(empty_url, "DROP VIEW penstock_job_view")
+    with pytest.raises(SchemaMismatch, match="lacks view penstock_job_view"):
+        Penstock(empty_url)
 
 
 def test_an_upgrade_waits_for_a_transaction_that_ends(empty_url: str) -> None:
