@@ -10,7 +10,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from penstock import Claim, Job, Penstock
-from penstock.store.tables import metadata, ready, running, waiting
+from penstock.store.tables import metadata
 
 WORKER = "host:1"
 
@@ -42,18 +42,6 @@ def execute(app: Penstock, statement: Any) -> None:
 def fetch(app: Penstock, statement: Any) -> Sequence[Any]:
     with app.db.read() as tx:
         return tx.rows(statement)
-
-
-def carried(app: Penstock, *names: str) -> dict[UUID, Any]:
-    """What each active job carries from table to table, by job id: the columns named."""
-    rows = [
-        tuple(row)
-        for table in (waiting, ready, running)
-        for row in fetch(app, sa.select(table.c.job_id, *(table.c[name] for name in names)))
-    ]
-    found = {job_id: values for job_id, *values in rows}
-    assert len(found) == len(rows), "a job is in two tables"
-    return found
 
 
 def everything(app: Penstock) -> dict[str, list[tuple[Any, ...]]]:

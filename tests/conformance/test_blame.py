@@ -14,8 +14,9 @@ from penstock.core.status import JobStatus, RetryMode
 from penstock.queue.begun import begun_by, begun_file
 from penstock.queue.claim import claim_ready, heartbeat, make_ready
 from penstock.queue.identity import process_identity
-from tests.conformance.helpers import carried, claim, claim_one, everything, numbered
+from tests.conformance.helpers import claim, claim_one, everything, numbered
 from tests.support.children import start
+from tests.support.states import carried
 
 ELSEWHERE = "elsewhere:1:x"
 SHUTDOWN = Canceled("the worker was shut down", by_shutdown=True)
@@ -31,7 +32,7 @@ def take(
 def blame(app: Penstock) -> dict[int, tuple[int, int, bool, int]]:
     """Attempts, crashes, suspicion and interruptions of each active job by its number."""
     found = carried(app, "attempt_no", "crashes", "suspect", "interruptions")
-    return {app.jobs.get(job_id).params["n"]: tuple(values) for job_id, values in found.items()}
+    return {app.jobs.get(job_id).params["n"]: values for job_id, values in found.items()}
 
 
 def recover_twice(app: Penstock) -> Any:
@@ -68,7 +69,7 @@ def test_an_interruption_gives_the_attempt_back_within_a_bound(
         assert again.status is JobStatus.QUEUED
         assert again.max_attempts - again.attempt_no == 1, "the attempt was not given back"
         assert again.scheduled_for == clock.now(), "it has to wait"
-        assert carried(strict, "interruptions")[again.id] == [interruption]
+        assert carried(strict, "interruptions")[again.id] == (interruption,)
     strict.queue.finish(claim_one(strict), outcome)
     last = strict.jobs.chain(job.id)[-1]
     assert (last.status, last.attempt_no) == (JobStatus.DEAD_LETTER, 3), "beyond the bound an attempt counts"

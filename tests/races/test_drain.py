@@ -85,9 +85,9 @@ def test_limits_hold_at_every_moment_while_eight_claim(url: str) -> None:
         watch,
         url,
         {
-            "one-at-a-time": f"{running} AND definition_key = 'one-at-a-time'",
-            "three": f"{running} AND definition_key = 'three'",
-            "acme": f"{running} AND tenant_id = '{shown}'",
+            "one-at-a-time": f"{running} WHERE definition_key = 'one-at-a-time'",
+            "three": f"{running} WHERE definition_key = 'three'",
+            "acme": f"{running} WHERE tenant_id = '{shown}'",
         },
         3.0,
     )

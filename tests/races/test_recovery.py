@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+import sqlalchemy as sa
 
-from penstock import Failed, Penstock, Succeeded
+from penstock import Claim, Failed, Penstock, Succeeded
 from penstock.queue.identity import process_identity
+from penstock.store import states
+from penstock.store.tables import jobs, ready, running, runs
 from tests.support.children import start, together
 from tests.support.plant import rows_of
+from tests.support.states import remove
 
 WRECKS = 6
 
@@ -26,7 +29,7 @@ def who(url: str) -> str:
 
 
 def wreck(app: Penstock, url: str) -> int:
-    """Plant every state that seed 004 §4 names; answers how many rows recovery should mend."""
+    """Plant every state that seed 004 §4 names; returns how many rows recovery should mend."""
     app.define("work", max_attempts=5)
     app.define("chained", max_attempts=5, retry_mode="chain")
     dead = start(who, url).result()
@@ -34,32 +37,34 @@ def wreck(app: Penstock, url: str) -> int:
     expired = app.queue.claim("gone:1", WRECKS, lease_seconds=0.001)
     vanished = app.queue.claim(dead, WRECKS, lease_seconds=3600)
     finishing = app.queue.claim("host:9", WRECKS, lease_seconds=3600)
-    without = app.queue.claim("host:9", WRECKS, lease_seconds=3600)
+    twice = app.queue.claim("host:9", WRECKS, lease_seconds=3600)
     [stray] = app.queue.claim("host:9", 1, lease_seconds=3600)
     app.enqueue_many("chained", [{}] * WRECKS)
     for claim in app.queue.claim("host:9", WRECKS):
         app.queue.finish(claim, Failed("no", delay=3600))
     groups = [app.groups.create([("work", {}), ("work", {})], scheduled_for=None) for _ in range(WRECKS)]
+    with app.db.read() as tx:
+        retries = [row.id for row in tx.rows(sa.select(jobs.c.id).where(jobs.c.retry_of.is_not(None)))]
+    remove(app, *retries)
     with app.db.write() as tx:
         for claim in finishing:
-            ended = "UPDATE penstock_runs SET status = 'succeeded', finished_at = started_at WHERE id = :id"
-            tx.run(text(ended), {"id": _id(app, claim.run_id)})
-        for claim in without:
-            tx.run(text("DELETE FROM penstock_runs WHERE id = :id"), {"id": _id(app, claim.run_id)})
-        tx.run(text("DELETE FROM penstock_jobs WHERE retry_of IS NOT NULL"))
+            tx.run(sa.insert(runs).values(closed(claim, "succeeded")))
+        for claim in twice:  # it runs, and could be claimed
+            row = tx.run(sa.select(running).where(running.c.job_id == claim.job_id)).mappings().one()
+            tx.run(sa.insert(ready).values({**{column.name: row[column.name] for column in ready.c}, "attempt_no": 0}))
         for group in groups:  # the first member ended and nobody let the second go
-            first = group.jobs[0].id
-            ended = "UPDATE penstock_jobs SET status = 'canceled', claimable = false, finished_at = created_at WHERE id = :id"
-            tx.run(text(ended), {"id": _id(app, first)})
-        tx.run(text("UPDATE penstock_groups SET on_failure = 'continue'"))
+            states.cancel_queued(tx, group.jobs[0], "by a crash of older code")
+        tx.run(sa.text("UPDATE penstock_groups SET on_failure = 'continue'"))
         # Canceled by hand, its run left open.
-        ended = "UPDATE penstock_jobs SET status = 'canceled', finished_at = started_at, lease_expires_at = NULL WHERE id = :id"
-        tx.run(text(ended), {"id": _id(app, stray.job_id)})
-    return len(expired) + len(vanished) + len(finishing) + len(without) + WRECKS + len(groups) + 1
+        tx.run(sa.insert(runs).values({**closed(stray, "canceled"), "job_status": "canceled"}))
+    return len(expired) + len(vanished) + len(finishing) + len(twice) + WRECKS + len(groups) + 1
 
 
-def _id(app: Penstock, value: Any) -> Any:
-    return str(value) if app.db.name == "sqlite" else value
+def closed(claim: Claim, status: str) -> dict[str, Any]:
+    """The row of a run that has ended as soon as it began."""
+    names = ("job_id", "tenant_id", "attempt_no", "max_attempts", "worker_id", "started_at")
+    row = {name: getattr(claim, name) for name in names}
+    return {**row, "id": claim.run_id, "finished_at": claim.started_at, "status": status}
 
 
 @pytest.mark.parametrize("processes", [1, 2, 5])
@@ -72,7 +77,7 @@ def test_recoveries_at_once_mend_everything_exactly_once(url: str, processes: in
         after = rows_of(app.db)
         assert app.doctor().violations == ()
         with app.db.read() as tx:
-            retries = text("SELECT count(*) FROM penstock_jobs WHERE retry_of IS NOT NULL")
+            retries = sa.text("SELECT count(*) FROM penstock_jobs WHERE retry_of IS NOT NULL")
             assert tx.scalar(retries) == WRECKS
         for _ in range(3):
             together(2, recover, url)

@@ -50,7 +50,9 @@ def claims_inside_reservations(url: str) -> int:
     with db.read() as tx:
         found = tx.scalar(
             text(
-                "SELECT count(*) FROM penstock_runs r JOIN penstock_reservations v ON v.tenant_id = r.tenant_id"
+                "SELECT count(*) FROM (SELECT tenant_id, started_at FROM penstock_runs"
+                "  UNION ALL SELECT tenant_id, started_at FROM penstock_running) r"
+                " JOIN penstock_reservations v ON v.tenant_id = r.tenant_id"
                 " WHERE r.started_at > v.reserved_at AND r.started_at < coalesce(v.ended_at, v.expires_at)"
             )
         )
@@ -109,7 +111,7 @@ def reserve_often(url: str, seconds: float, number: int = 0) -> int:
             try:
                 with app.reserve(wait=2):
                     with app.db.read() as tx:
-                        running = tx.scalar(text("SELECT count(*) FROM penstock_jobs WHERE status = 'running'"))
+                        running = tx.scalar(text("SELECT count(*) FROM penstock_running"))
                     assert running == 0, "something of the tenant runs inside the reservation"
                     held += 1
             except Busy:

@@ -96,7 +96,7 @@ def test_a_retry_and_an_enqueue_of_one_dedupe_key_leave_one_active_job(app: Pens
         app.queue.finish(claim_one(app), Failed("no"))
         race((try_retry, url, str(job.id)), (ask_with_key, url, key, 1), (ask_with_key, url, key, 2))
         with app.db.read() as tx:
-            active = "SELECT count(*) FROM penstock_jobs WHERE dedupe_key = :key AND status = 'queued'"
+            active = "SELECT count(*) FROM penstock_job_view WHERE dedupe_key = :key AND status = 'queued'"
             assert tx.scalar(text(active), {"key": key}) == 1
         app.queue.finish(claim_one(app), Succeeded())
 
@@ -246,7 +246,7 @@ def test_a_stale_finish_changes_nothing_while_the_new_run_goes_on(app: Penstock,
     [stale] = app.queue.claim("host:1", 1, lease_seconds=0.001)
     together(2, recover, url)
     with app.db.write() as tx:  # the jittered delay is not what is tested here
-        tx.run(text("UPDATE penstock_jobs SET scheduled_for = created_at"))
+        tx.run(text("UPDATE penstock_waiting SET until = queued_at"))
     fresh = claim_one(app, "host:2")
     assert fresh.job_id == job.id
     answers = race((try_finish, url, stale, Succeeded("stale")), (try_finish, url, stale, Failed("stale")))
