@@ -36,7 +36,7 @@ from penstock import Penstock
 from penstock.server import Settings, create_app
 from penstock.store.database import Database, make_engine
 from penstock.store.schema import upgrade
-from penstock.store.tables import jobs
+from penstock.store.tables import job_view
 
 TOKEN = "bench-token-of-the-operator"
 APPS = ("bare", "ours")
@@ -53,7 +53,7 @@ def bare(url: str) -> FastAPI:
     """What anybody would write first."""
     engine = make_engine(url)
     metadata = MetaData()
-    table = Table("bare_jobs", metadata, *(Column(c.name, c.type, primary_key=c.primary_key) for c in jobs.c))
+    table = Table("bare_jobs", metadata, *(Column(c.name, c.type, primary_key=c.primary_key) for c in job_view.c))
     metadata.create_all(engine)
     app = FastAPI()
 
@@ -62,7 +62,7 @@ def bare(url: str) -> FastAPI:
         now, made = datetime.now(UTC), uuid.uuid4()
         values = {
             "id": made, "tenant_id": made, "definition_key": body.definition_key, "queue": "default", "status": "queued",
-            "claimable": True, "priority": 100, "position": 100, "params": body.payload, "source": "manual", "root_id": made,
+            "priority": 100, "position": 100, "params": body.payload, "source": "manual", "root_id": made,
             "scheduled_for": now, "created_at": now, "queued_at": now, "max_attempts": 3, "retry_mode": "requeue",
         }  # fmt: skip
         with engine.connect().execution_options(penstock_write=True) as conn, conn.begin():

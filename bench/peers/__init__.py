@@ -46,7 +46,7 @@ class Ours(Peer):
         return f"penstock on {'PostgreSQL' if self.database == 'postgresql' else 'SQLite'}"
 
 
-_UNFINISHED = "SELECT count(*) FROM penstock_jobs WHERE status IN ('queued', 'running')"
+_UNFINISHED = "SELECT (SELECT count(*) FROM penstock_waiting) + (SELECT count(*) FROM penstock_ready) + (SELECT count(*) FROM penstock_running)"
 
 PEERS: tuple[Peer, ...] = (
     Ours("penstock", "postgresql", (), "the defaults: concurrency 8, adaptive batches", _UNFINISHED),

@@ -21,10 +21,17 @@ from penstock.store.types import to_micros
 
 ONE, JOINED = "enqueue one by one", "enqueue in the caller's transaction"
 BARE_ONE, BARE_JOINED, BARE_BULK = "bare INSERT and COMMIT", "bare transaction of two INSERTs", "bare bulk load"
-COLUMNS = (
-    "id", "tenant_id", "definition_key", "queue", "status", "claimable", "priority", "position", "params", "source",
-    "scheduled_for", "created_at", "queued_at", "max_attempts", "retry_mode", "root_id",
-)  # fmt: skip
+COLUMNS = {
+    "penstock_jobs": (
+        "id", "tenant_id", "definition_key", "queue", "priority", "params", "source", "scheduled_for", "created_at", "max_attempts",
+        "retry_mode", "root_id",
+    ),
+    "penstock_ready": (
+        "job_id", "tenant_id", "definition_key", "queue", "priority", "position", "queued_at", "ready_at", "attempt_no", "max_attempts",
+        "crashes", "interruptions", "suspect", "slot",
+    ),
+}  # fmt: skip
+"""Of the two rows that an enqueue writes."""
 
 
 def enqueue(bench: Bench) -> None:
@@ -43,14 +50,15 @@ def enqueue(bench: Bench) -> None:
     bench.each(JOINED, lambda peer: joined(bench, peer, n), ours=True)
 
 
-def row(conn: Any, position: int) -> tuple[Any, ...]:
-    """The row that an enqueue writes, made without looking anything up."""
+def rows(conn: Any, position: int) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The rows that an enqueue writes, made without looking anything up."""
     job, now = str(new_id()), datetime.now(UTC)
     moment = to_micros(now) if isinstance(conn, sqlite3.Connection) else now
+    common = job, str(DEFAULT_TENANT_ID), "noop", "default", 100
     return (
-        job, str(DEFAULT_TENANT_ID), "noop", "default", "queued", True, 100, position, json.dumps({"sent": 0}), "manual",
-        moment, moment, moment, 1, "requeue", job,
-    )  # fmt: skip
+        (*common, json.dumps({"sent": 0}), "manual", moment, moment, 1, "requeue", job),
+        (*common, position, moment, moment, 0, 1, 0, 0, False, False),
+    )
 
 
 def joined(bench: Bench, peer: Peer, n: int) -> None:
@@ -60,7 +68,7 @@ def joined(bench: Bench, peer: Peer, n: int) -> None:
         with ours.open_app(url) as app, closing(connect(url)) as conn:
             app.enqueue("noop", {"sent": 0})
             conn.execute("CREATE TABLE orders (number INTEGER)")
-            mark, insert = bare_insert(conn)
+            mark = mark_of(conn)
             started = time.perf_counter()
             for number in range(n):
                 conn.execute("BEGIN")
@@ -72,34 +80,38 @@ def joined(bench: Bench, peer: Peer, n: int) -> None:
             for number in range(n):
                 conn.execute("BEGIN")
                 conn.execute(f"INSERT INTO orders VALUES ({mark})", (number,))
-                conn.execute(insert, row(conn, number))
+                bare_insert(conn, rows(conn, number))
                 conn.execute("COMMIT")
             bench.note(JOINED, f"{BARE_JOINED} ({peer.database})", n / (time.perf_counter() - started), "jobs/s", n)
 
 
 def bare(bench: Bench, peer: Peer, n: int) -> None:
-    """The same rows into the same table and indexes, one INSERT and COMMIT each, and all in one COPY or executemany."""
+    """The same rows into the same tables and indexes, one INSERT and COMMIT each, and all by COPY or executemany."""
     with bench.databases.fresh(peer.database) as url:
         call(peer, "setup", url)
         with closing(connect(url)) as conn:
-            _, insert = bare_insert(conn)
             started = time.perf_counter()
             for number in range(n):
-                conn.execute(insert, row(conn, number))
+                if isinstance(conn, sqlite3.Connection):
+                    conn.execute("BEGIN IMMEDIATE")
+                bare_insert(conn, rows(conn, number))
+                if isinstance(conn, sqlite3.Connection):
+                    conn.execute("COMMIT")
             bench.note(ONE, f"{BARE_ONE} ({peer.database})", n / (time.perf_counter() - started), "jobs/s", n)
             many = bench.scale.drained
             started = time.perf_counter()
-            load(conn, [row(conn, number) for number in range(many)])
+            load(conn, [rows(conn, number) for number in range(many)])
             bench.note(BULK, f"{BARE_BULK} ({peer.database})", many / (time.perf_counter() - started), "jobs/s", many)
 
 
-def load(conn: Any, rows: list[tuple[Any, ...]]) -> None:
+def load(conn: Any, made: list[tuple[tuple[Any, ...], tuple[Any, ...]]]) -> None:
     conn.execute("BEGIN")
-    if isinstance(conn, sqlite3.Connection):
-        conn.executemany(bare_insert(conn)[1], rows)
-    else:
-        with conn.cursor().copy(f"COPY penstock_jobs ({', '.join(COLUMNS)}) FROM STDIN") as copy:
-            for each in rows:
+    for (table, columns), given in zip(COLUMNS.items(), zip(*made, strict=True), strict=True):
+        if isinstance(conn, sqlite3.Connection):
+            conn.executemany(insert_into(table, "?"), given)
+            continue
+        with conn.cursor().copy(f"COPY {table} ({', '.join(columns)}) FROM STDIN") as copy:
+            for each in given:
                 copy.write_row(each)
     conn.execute("COMMIT")
 
@@ -114,7 +126,21 @@ def connect(url: str) -> Any:
     return conn
 
 
-def bare_insert(conn: Any) -> tuple[str, str]:
-    """The driver's mark for a parameter, and the statement that writes a row."""
-    mark = "?" if isinstance(conn, sqlite3.Connection) else "%s"
-    return mark, f"INSERT INTO penstock_jobs ({', '.join(COLUMNS)}) VALUES ({', '.join([mark] * len(COLUMNS))})"
+def mark_of(conn: Any) -> str:
+    """The driver's mark for a parameter."""
+    return "?" if isinstance(conn, sqlite3.Connection) else "%s"
+
+
+def insert_into(table: str, mark: str) -> str:
+    columns = COLUMNS[table]
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join([mark] * len(columns))})"
+
+
+def bare_insert(conn: Any, made: tuple[tuple[Any, ...], tuple[Any, ...]]) -> None:
+    """Write both rows: on PostgreSQL by one statement, on SQLite, where a statement costs no round trip, by two."""
+    first, second = (insert_into(table, mark_of(conn)) for table in COLUMNS)
+    if isinstance(conn, sqlite3.Connection):
+        conn.execute(first, made[0])
+        conn.execute(second, made[1])
+    else:
+        conn.execute(f"WITH job AS ({first}) {second}", (*made[0], *made[1]))

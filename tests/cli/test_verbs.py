@@ -182,10 +182,10 @@ def test_doctor_says_4_when_a_promise_is_broken(penstock: Shell, app: Penstock) 
     app.enqueue("resize")
     (claim,) = app.queue.claim("w:1", 1)
     with app.db.write() as tx:
-        tx.conn.exec_driver_sql("DELETE FROM penstock_runs")
+        tx.conn.exec_driver_sql("DELETE FROM penstock_running")
     answer = penstock("doctor")
     assert answer.code == 4
-    assert "P2 running job without its open run" in answer.out and str(claim.job_id) in answer.out
+    assert "P1 job that is in no state and has not ended" in answer.out and str(claim.job_id) in answer.out
     assert penstock.well("recover", "--json").json["without_run"] == 1
 
 

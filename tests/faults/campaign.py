@@ -169,7 +169,7 @@ def assert_sound(field: Field, producer: Producer) -> None:
     wrong = [job for job in ends if job.status is not JobStatus.SUCCEEDED and "poison" not in str(job.last_error)]
     assert not wrong, [(job.definition_key, job.status, job.attempt_no, job.last_error) for job in wrong[:5]]
     with app.db.read() as tx:
-        paid = tx.rows(text("SELECT id FROM penstock_jobs WHERE definition_key = 'pay' AND status = 'succeeded'"))
+        paid = tx.rows(text("SELECT id FROM penstock_job_view WHERE definition_key = 'pay' AND status = 'succeeded'"))
         ledger = tx.rows(text("SELECT job FROM ledger"))
     assert sorted(row.job for row in ledger) == sorted(str(row.id) for row in paid), "an effect was lost or doubled"
     for group_id in producer.groups:

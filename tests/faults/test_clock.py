@@ -173,7 +173,7 @@ def test_leases_of_another_boot_are_over(
     machine.ahead = 0
     with app.db.write() as tx:
         tx.run(text("UPDATE penstock_clock SET boot_id = 'the boot before', booted_at = booted_at + 36000000000"))
-        tx.run(text("UPDATE penstock_jobs SET lease_expires_at = lease_expires_at + 36000000000"))
+        tx.run(text("UPDATE penstock_running SET lease_expires_at = lease_expires_at + 36000000000"))
     with Penstock(url) as young:
         assert keep_house(young.ground) == 1
 

@@ -147,7 +147,7 @@ def hold_all_writes(url: str, seconds: float) -> None:
     db = Database(url)
     with db.write() as tx:
         if db.name == "postgresql":
-            tx.conn.exec_driver_sql("LOCK TABLE penstock_jobs IN EXCLUSIVE MODE")
+            tx.conn.exec_driver_sql("LOCK TABLE penstock_jobs, penstock_ready, penstock_running IN EXCLUSIVE MODE")
         time.sleep(seconds)
     db.close()
 

@@ -131,7 +131,7 @@ def test_a_worker_goes_on_when_its_links_hang(link: tuple[str, Proxy], url: str)
 def _lease_of(url: str) -> float:
     """How many seconds the lease of the one running job has left."""
     with psycopg.connect(url) as conn:
-        left = "SELECT extract(epoch FROM max(lease_expires_at) - clock_timestamp()) FROM penstock_jobs"
+        left = "SELECT extract(epoch FROM max(lease_expires_at) - clock_timestamp()) FROM penstock_running"
         ((seconds,),) = conn.execute(left).fetchall()
     return float(seconds or 0)
 

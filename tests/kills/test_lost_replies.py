@@ -17,7 +17,6 @@ from penstock.queue.record import report_of
 from penstock.store import claims, failpoints
 from penstock.store.database import Tx
 from penstock.store.postgresql import claim, close, insert
-from penstock.store.postgresql.transaction import timed
 from penstock.store.unit import savepoint
 from tests.support.proxy import proxied
 
@@ -140,7 +139,7 @@ def test_enqueue_by_one_statement_is_there_once(faulty: tuple[Penstock, Lose], f
     app.enqueue("work", {"n": 0})
     with lose() as proxy:
         if fault[1] == "reply swallowed":
-            proxy.committing = named(timed(insert._INSERT_PLAIN, False))
+            proxy.committing = named(insert._INSERT_ONE.by_server)
         if fault[1] == "backend terminated":
             cut_idle_connections(app)
         job = app.enqueue("work", {"n": 1})
@@ -156,12 +155,12 @@ def test_a_claim_at_once_is_made_once(faulty: tuple[Penstock, Lose], fault: tupl
     made = app.enqueue("work", {"n": 1})
     with lose() as proxy:
         if fault[1] == "reply swallowed":
-            proxy.committing = named(timed(claim._GATE, False))
+            proxy.committing = named(claim._GATE.by_server)
         if fault[1] == "backend terminated":
             cut_idle_connections(app)
         taken = app.queue.claim("w:1", limit=5)
     assert [claim.job_id for claim in taken] == [made.id]
-    assert number_of(app, "penstock_runs") == 1
+    assert number_of(app, "penstock_running") == 1
     app.queue.finish(taken[0], Succeeded())
     assert not app.doctor().violations
 
@@ -201,7 +200,7 @@ def test_a_claim_has_exactly_what_runs(faulty: tuple[Penstock, Lose]) -> None:
     with lose():
         claims = app.queue.claim("host:1", 4)
     assert len(claims) == 4
-    assert number_of(app, "penstock_jobs WHERE status = 'running'") == 4
+    assert number_of(app, "penstock_running") == 4
     assert [claim.params["n"] for claim in claims] == [0, 1, 2, 3]
     assert app.queue.finish_many([(claim, Succeeded()) for claim in claims]) == set()
     assert app.doctor().violations == ()
@@ -218,7 +217,7 @@ def test_a_finish_counts_once_and_is_not_said_to_be_lost(
     at_once = isinstance(outcome, Succeeded)  # on PostgreSQL by one statement, a transaction by itself
     with lose() as proxy:
         if at_once and fault[1] == "reply swallowed":
-            proxy.committing = named(timed(close._close_successes_sql(True), False))
+            proxy.committing = named(close._CLOSE.by_server)
         if at_once and fault[1] == "backend terminated":
             cut_idle_connections(app)
         app.queue.finish(claim, outcome)
@@ -239,8 +238,8 @@ def test_finish_and_next_claim_in_one_commit_count_once(faulty: tuple[Penstock, 
         second = claiming.claim(app.ground, "host:1", 3, reports=reports, lost=lost)
     assert lost == set()
     assert [claim.params["n"] for claim in second] == [3, 4, 5]
-    assert number_of(app, "penstock_jobs WHERE status = 'succeeded'") == 3
-    assert number_of(app, "penstock_jobs WHERE status = 'running'") == 3
+    assert number_of(app, "penstock_runs WHERE job_status = 'succeeded'") == 3
+    assert number_of(app, "penstock_running") == 3
     assert app.doctor().violations == ()
 
 
