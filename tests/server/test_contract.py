@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from penstock.core.wire.definitions import NewDefinition
 from penstock.queue.access import create_token
-from penstock.store.tables import jobs as jobs_table
+from penstock.store.tables import running
 from tests.server.support import World
 
 DEFINITION = {
@@ -267,7 +267,7 @@ def test_a_run_whose_row_is_in_use_is_neither_extended_nor_lost(world: World) ->
     asked = {"runs": [{"job_id": each["job_id"], "run_id": each["run_id"]} for each in taken], "lease_seconds": 600}
     before = viewer.get(f"/api/v1/jobs/{jobs[0]}").json()["lease_expires_at"]
     with world.penstock.db.write() as tx:
-        tx.run(select(jobs_table.c.id).where(jobs_table.c.id == UUID(jobs[0])).with_for_update())
+        tx.run(select(running.c.job_id).where(running.c.job_id == UUID(jobs[0])).with_for_update())
         told = worker.post("/api/v1/worker/jobs/heartbeat", json=asked).json()["items"]
     assert [each["state"] for each in told] == ["held", "extended"]
     assert viewer.get(f"/api/v1/jobs/{jobs[0]}").json()["lease_expires_at"] == before
