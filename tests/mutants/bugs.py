@@ -12,13 +12,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import select, text, update
 
 from penstock.core import config, decide, groups, status
 from penstock.core.decide import Lost
 from penstock.core.status import JobStatus
-from penstock.queue import cancel, enqueue, order, record, recover
-from penstock.store import claims, definitions, jobs, promote, recovery, reservations
+from penstock.queue import enqueue, order, record, recover
+from penstock.store import claims, definitions, jobs, promote, recovery, reservations, rows, states
 from penstock.store import groups as group_rows
 from penstock.store import order as order_rows
 from penstock.store import prune as pruning
@@ -27,11 +27,13 @@ from penstock.store.postgresql import claim as postgresql_claim
 from penstock.store.postgresql import close as postgresql_close
 from penstock.store.postgresql import heartbeat as postgresql_heartbeat
 from penstock.store.postgresql import insert as postgresql_insert
+from penstock.store.postgresql.transaction import Hot
 from penstock.store.sqlite import claim as sqlite_claim
 from penstock.store.sqlite import close as sqlite_close
 from penstock.store.sqlite import heartbeat as sqlite_heartbeat
 from penstock.store.sqlite import insert as sqlite_insert
 from penstock.store.sqlite import transaction as sqlite_transaction
+from penstock.store.tables import died_in_group, job_view, ready
 from penstock.store.tables import jobs as jobs_table
 from penstock.store.tables import runs as runs_table
 
@@ -49,29 +51,29 @@ def bug(backend: str, name: str) -> Callable[[Plant], Plant]:
 
 
 STATEMENTS = {
-    "sqlite": (sqlite_insert, sqlite_claim, sqlite_close, sqlite_heartbeat),
-    "postgresql": (postgresql_insert, postgresql_claim, postgresql_close, postgresql_heartbeat),
-}
+    "sqlite": {"insert": sqlite_insert, "claim": sqlite_claim, "close": sqlite_close, "heartbeat": sqlite_heartbeat},
+    "postgresql": {
+        "insert": postgresql_insert, "claim": postgresql_claim, "close": postgresql_close, "heartbeat": postgresql_heartbeat,
+    },
+}  # fmt: skip
 
 
-def holder(backend: str, constant: str) -> Any:
-    """The module that has the statement."""
-    [module] = [module for module in STATEMENTS[backend] if hasattr(module, constant)]
-    return module
-
-
-def text_bug(backend: str, name: str, constant: str, old: str, new: str) -> None:
-    """A statement with one piece of its text replaced."""
-    module = holder(backend, constant)
+def text_bug(backend: str, name: str, statement: str, old: str, new: str) -> None:
+    """A statement, named by its module and its constant, with one piece of its text replaced."""
+    place, _, constant = statement.partition(".")
+    module = STATEMENTS[backend][place]
 
     def plant(patch: Patch) -> None:
-        before = getattr(module, constant)
-        assert old in before, f"{constant} no longer says {old!r}: rewrite this bug"
-        patch.setattr(module, constant, before.replace(old, new))
-        postgresql_claim._claim_sql.cache_clear()
-        postgresql_close._close_successes_sql.cache_clear()
+        patch.setattr(module, constant, changed(getattr(module, constant), old, new))
 
     BUGS[backend][name] = plant
+
+
+def changed(before: str | Hot, old: str, new: str) -> Any:
+    if isinstance(before, Hot):
+        return Hot(*(changed(each, old, new) for each in before))
+    assert old in before, f"the statement no longer says {old!r}: rewrite this bug"
+    return before.replace(old, new)
 
 
 def instead(name: str, place: Any, attribute: str, value: Any) -> None:
@@ -100,45 +102,45 @@ def found_otherwise(name: str, old: str, new: str) -> None:
     around(name, sqlite_claim, "_find", wrap)
 
 
-# Fences.
-text_bug("sqlite", "finish without a fence", "_CLOSE_JOBS", " AND penstock_jobs.run_id = f.r", "")
-text_bug("sqlite", "finish whatever the status", "_CLOSE_JOBS", " AND penstock_jobs.status = 'running'", "")
-text_bug("sqlite", "heartbeat without a fence", "_HEARTBEAT", " AND penstock_jobs.run_id = pair.run", "")
-text_bug("sqlite", "heartbeat whatever the status", "_HEARTBEAT", " AND penstock_jobs.status = 'running'", "")
+# Fences. A run is open while it has its row, so what is not there cannot be written: the run id keeps out who held it before.
+text_bug("sqlite", "finish without a fence", "close._OURS", "r.run_id = json_extract(f.value, '$[1]') AND ", "")
+text_bug("sqlite", "heartbeat without a fence", "heartbeat._HEARTBEAT", " AND penstock_running.run_id = pair.run", "")
+text_bug("sqlite", "runs left open", "close._LEAVE", "WHERE rowid IN", "WHERE 0 AND rowid IN")
+text_bug("sqlite", "success without its run", "close._CLOSE_PLAIN", "ON r.rowid = f.value", "ON 0")
+text_bug("sqlite", "failure without its run", "close._CLOSE_TOLD", "ON r.rowid = f.n", "ON 0")
+text_bug("sqlite", "retry lost", "close._TRY_AGAIN", "WHERE f.js = 'queued'", "WHERE 0")
 text_bug(
-    "sqlite", "runs left open", "_CLOSE_RUNS", "penstock_runs.status = 'running'", "penstock_runs.status = 'never'"
-)
-text_bug("sqlite", "retry without its delay", "_CLOSE_JOBS", ":now + CAST(round(f.d * 1000000) AS INTEGER)", ":now")
-text_bug("sqlite", "slot kept by what ended", "_CLOSE_JOBS", "slot = 0", "slot = slot")
-text_bug("sqlite", "success without a fence", "_SUCCESSES", " AND j.run_id = json_extract(f.value, '$[1]')", "")
-text_bug("sqlite", "success whatever the status", "_SUCCESSES", "j.status = 'running' AND ", "")
-text_bug("sqlite", "success of a member alone", "_SUCCESSES", " AND j.group_id IS NULL", "")
-text_bug(
-    "sqlite", "success kept from webhooks", "_SUCCESSES",
-    " AND j.tenant_id NOT IN (SELECT tenant_id FROM penstock_webhooks WHERE is_enabled)", "",
+    "sqlite", "retry without its delay", "close._TRY_AGAIN", ":now + CAST(round(coalesce(f.d, 0) * 1000000) AS INTEGER)", ":now"
 )  # fmt: skip
-text_bug("sqlite", "slot kept by a success", "_CLOSE_SUCCESSES", "slot = 0", "slot = slot")
-text_bug("sqlite", "result not kept", "_CLOSE_WITH_RESULTS", "f.result FROM", "NULL FROM")
-text_bug("sqlite", "run of a success left open", "_CLOSE_THEIR_RUNS", "rowid IN", "0 AND rowid IN")
-text_bug("sqlite", "attempts not counted", "_TAKE", "attempt_no = attempt_no + 1", "attempt_no = attempt_no")
-text_bug("sqlite", "claimable after the claim", "_TAKE", "status = 'running', claimable = 0", "claimable = 0")
-text_bug("sqlite", "dedupe without its key", "_INSERT", " ON CONFLICT DO NOTHING", "")
-text_bug("sqlite", "paused queue served", "_GATE", " WHERE NOT paused", "")
-text_bug("sqlite", "reservation not looked for", "_GATE", "status = 'active'", "status = 'never'")
-text_bug("sqlite", "due jobs not looked for", "_GATE", "waits_for = 'time'", "waits_for = 'never'")
-text_bug("sqlite", "limits not looked for", "_GATE", "waits_for = 'limit'", "waits_for = 'never'")
-text_bug("sqlite", "first come, first served over all tenants", "_PLACE", "tenant_id = :tenant_id AND ", "")
+text_bug("sqlite", "success of a member alone", "close._OURS", "r.group_id IS NULL AND NOT", "NOT")
+text_bug("sqlite", "success kept from webhooks", "close._OURS", f" AND NOT {sqlite_close._HOOKED}", "")
+text_bug("sqlite", "result not kept", "close._CLOSE_TOLD", "f.e, f.res,", "f.e, NULL,")
+text_bug("sqlite", "dedupe key kept by what ended", "close._FREE_DEDUPE_KEYS", "WHERE (", "WHERE 0 AND (")
+instead("dedupe key freed by a retry", sqlite_close, "_again", lambda closing: False)
+text_bug("sqlite", "attempts not counted", "claim._TAKE", "r.attempt_no + 1", "max(1, r.attempt_no)")
+text_bug("sqlite", "claimable after the claim", "claim._LEAVE", "WHERE rowid IN", "WHERE 0 AND rowid IN")
+text_bug("sqlite", "claimed without a run", "claim._TAKE", "ON r.rowid =", "ON 0 AND r.rowid =")
+text_bug("sqlite", "slot forgotten by the claim", "claim._TAKE", "r.suspect, r.slot,", "r.suspect, 0,")
+text_bug("sqlite", "dedupe without its key", "insert._INSERT_DEDUPE", " ON CONFLICT DO NOTHING", "")
+text_bug("sqlite", "paused queue served", "claim._GATE", " WHERE NOT paused", "")
+text_bug("sqlite", "reservation not looked for", "claim._GATE", "status = 'active'", "status = 'never'")
+text_bug("sqlite", "due jobs not looked for", "claim._GATE", "reason = 'time'", "reason = 'never'")
+text_bug("sqlite", "limits not looked for", "claim._GATE", "reason = 'limit'", "reason = 'never'")
+text_bug(
+    "sqlite", "first come, first served over all tenants", "insert._SEEN", "tenant_id = :tenant_id AND priority", "priority"
+)  # fmt: skip
 found_otherwise("last place first", "ORDER BY priority, position", "ORDER BY priority, position DESC")
 found_otherwise("high number first", "ORDER BY priority,", "ORDER BY priority DESC,")
-found_otherwise("place ignored", "ORDER BY priority, position, queued_at, id", "ORDER BY priority, queued_at, id")
-found_otherwise("claims what is not claimable", "claimable AND ", "status <> 'x' AND ")
+found_otherwise(
+    "place ignored", "ORDER BY priority, position, queued_at, job_id", "ORDER BY priority, queued_at, job_id"
+)
 
 
 # Halves of a transaction.
-def _committed_after(constant: str) -> Callable[..., Any]:
+def _committed_after(statement: str) -> Callable[..., Any]:
     def run(real: Any, conn: Any, sql: str, params: Any) -> Any:
         rows = real(conn, sql, params)
-        if sql == getattr(holder("sqlite", constant), constant):
+        if sql == statement:
             raw = conn.connection.driver_connection
             raw.execute("COMMIT")
             raw.execute("BEGIN IMMEDIATE")
@@ -147,10 +149,9 @@ def _committed_after(constant: str) -> Callable[..., Any]:
     return run
 
 
-around("run row in a second transaction", sqlite_transaction, "run", _committed_after("_TAKE"))
-around("run closed in a second transaction", sqlite_transaction, "run", _committed_after("_CLOSE_JOBS"))
-around("retry in a second transaction", sqlite_transaction, "run", _committed_after("_CLOSE_RUNS"))
-text_bug("sqlite", "no run row", "_OPEN_RUNS", "ON j.rowid = f.value", "ON 0")
+around("claim in two transactions", sqlite_transaction, "run", _committed_after(sqlite_claim._TAKE))
+around("run closed in a second transaction", sqlite_transaction, "run", _committed_after(sqlite_close._CLOSE_TOLD))
+around("retry in a second transaction", sqlite_transaction, "run", _committed_after(sqlite_close._LEAVE))
 
 
 # Decisions.
@@ -170,12 +171,18 @@ instead(
     lambda marked, *_: Lost.UNDER_WAY if marked else Lost.UNTOUCHED,
 )
 instead("suspects in company", sqlite_claim, "_until_a_suspect", lambda found, rows: (found, json.dumps(found), rows))
-text_bug("sqlite", "a buffer counts as begun", "_TAKE", "begun = f.place <", "begun = f.place >= 0 OR f.place <")
-text_bug("sqlite", "suspicion outlives a success", "_CLOSE_SUCCESSES", "suspect = 0, ", "")
+text_bug("sqlite", "a buffer counts as begun", "claim._TAKE", "f.key < CASE", "f.key >= 0 OR f.key < CASE")
+text_bug(
+    "sqlite",
+    "suspicion outlives an end of its own",
+    "close._TRY_AGAIN",
+    "f.s OR (f.i AND r.suspect)",
+    "f.s OR r.suspect",
+)
 instead("retry of what succeeded", status, "RETRY", replace(status.RETRY, sources=tuple(JobStatus)))
 instead("change of what runs", status, "UPDATE", replace(status.UPDATE, sources=tuple(JobStatus)))
 instead("cancel of what ended", status, "CANCEL", replace(status.CANCEL, sources=tuple(JobStatus)))
-instead("retry not written", claims, "chain", lambda tx, job_id, delay: job_id)
+instead("retry not written", claims, "chain", lambda tx, job_id, delay, **_: job_id)
 instead("group goes on after a failure", group_rows, "_died_before", lambda tx, group_id, position: False)
 instead("group never goes on", group_rows, "advance", lambda tx, group_id: False)
 instead("group ended with its first member", groups, "TERMINAL", frozenset(JobStatus))
@@ -185,22 +192,20 @@ instead("earlier runs take the new params", jobs, "keep_snapshots", lambda tx, j
 @bug("sqlite", "superseded member stops its group")
 def _every_member(patch: Patch) -> None:
     def died_before(tx: Any, group_id: Any, position: int) -> bool:
-        died = jobs_table.c.status.in_(("canceled", "dead_letter"))
-        query = select(jobs_table.c.id).where(jobs_table.c.group_id == group_id, died)
-        return tx.scalar(query.where(jobs_table.c.group_position < position).limit(1)) is not None
+        died = select(runs_table.c.job_id).join(jobs_table, jobs_table.c.id == runs_table.c.job_id)
+        query = died.where(runs_table.c.group_id == group_id, died_in_group(), jobs_table.c.group_position < position)
+        return tx.scalar(query.limit(1)) is not None
 
     patch.setattr(group_rows, "_died_before", died_before)
 
 
 @bug("sqlite", "cancel leaves the run open")
 def _cancel_at_once(patch: Patch) -> None:
-    def change(tx: Any, job_id: Any, values: dict[str, Any], *conditions: Any) -> Any:
-        if "cancel_requested_at" in values and "status" not in values:
-            values = {"status": JobStatus.CANCELED, "finished_at": tx.now, "lease_expires_at": None, "slot": False}
-        return real(tx, job_id, values, *conditions)
-
-    real = jobs.change
-    patch.setattr(cancel.jobs, "change", change)
+    ended = (
+        "INSERT INTO penstock_runs (job_id, tenant_id, finished_at, attempt_no, max_attempts, job_status)"
+        " SELECT job_id, tenant_id, started_at, attempt_no + 1, max_attempts, 'canceled' FROM penstock_running WHERE job_id = :id"
+    )
+    patch.setattr(states, "ask_to_stop", lambda tx, job_id: tx.run(text(ended), {"id": str(job_id)}))
 
 
 # Time.
@@ -222,7 +227,7 @@ around("tenant's limit without counting", promote, "_taken", lambda real, tx: (r
 instead("pause of a definition without effect", definitions, "park", lambda tx, definition_id: 0)
 instead("reservation does not wait for what runs", reservations, "running", lambda tx, tenant_id: 0)
 instead("weight ignored", sqlite_insert, "step", lambda weight: 100)
-instead("order of places lost", order_rows, "_KEY", (jobs_table.c.id.desc(), jobs_table.c.queued_at, jobs_table.c.position))  # fmt: skip
+instead("order of places lost", order_rows, "_KEY", (ready.c.job_id.desc(), ready.c.queued_at, ready.c.position))  # fmt: skip
 instead("move without effect", order, "_edge", lambda tx, job, to: job.position)
 
 
@@ -236,8 +241,8 @@ def _expire_all(patch: Patch) -> None:
 @bug("sqlite", "another tenant's job can be read")
 def _get_any(patch: Patch) -> None:
     def get(tx: Any, tenant_id: Any, job_id: Any, *, lock: bool = False) -> Any:
-        row = tx.run(select(jobs_table).where(jobs_table.c.id == job_id)).mappings().first()
-        return jobs.rows.job(row) if row else None
+        row = tx.run(select(*rows.JOB_COLUMNS).where(job_view.c.id == job_id)).mappings().first()
+        return rows.job(row) if row else None
 
     patch.setattr(jobs, "get", get)
 
@@ -245,18 +250,20 @@ def _get_any(patch: Patch) -> None:
 @bug("sqlite", "another tenant's jobs are listed")
 def _list_any(patch: Patch) -> None:
     def listed(tx: Any, tenant_id: Any, *args: Any, **kwargs: Any) -> Any:
-        return [jobs.rows.job(row) for row in tx.run(select(jobs_table)).mappings()]
+        return [rows.job(row) for row in tx.run(select(*rows.JOB_COLUMNS)).mappings()]
 
     patch.setattr(jobs, "listed", listed)
 
 
 @bug("sqlite", "definition not looked at again")
 def _any_version(patch: Patch) -> None:
-    class Any_:
-        def __ne__(self, other: object) -> bool:
-            return False
+    real = sqlite_insert._Seen._of
 
-    patch.setattr(sqlite_insert, "_definitions", lambda conn, ids: dict.fromkeys(ids, (Any_(), False)))
+    def of(self: Any, job: Any) -> Any:
+        found = real(self, job)
+        return found and (*found[:2], job.definition_version, *found[3:])
+
+    patch.setattr(sqlite_insert._Seen, "_of", of)
 
 
 # Enqueue.
@@ -275,16 +282,20 @@ def _costly_release(patch: Patch) -> None:
     def release(tx: Any, pairs: Any) -> int:
         given = real(tx, pairs)
         for job_id, _ in pairs:
-            tx.run(update(jobs_table).where(jobs_table.c.id == job_id).values(attempt_no=jobs_table.c.attempt_no + 1))
+            tx.run(update(ready).where(ready.c.job_id == job_id).values(attempt_no=ready.c.attempt_no + 1))
         return given
 
     patch.setattr(claims, "release", release)
 
 
 # Recovery, pruning.
-instead("running jobs without a run left alone", recovery, "without_run", lambda tx: [])
+instead("lost jobs left alone", recovery, "lost", lambda tx, after: ([], None))
 instead("finishing jobs left alone", recovery, "with_ended_run", lambda tx: [])
-instead("stray runs left open", recovery, "close_stray_runs", lambda tx: 0)
+instead("stray runs left open", recovery, "remove_stray_runs", lambda tx: 0)
+instead("second states left", recovery, "remove_second_states", lambda tx: 0)
+instead("stray states left", recovery, "remove_stray_states", lambda tx, table, after: (0, None))
+instead("dedupe keys of nobody left", recovery, "remove_stray_keys", lambda tx, after: (0, None))
+instead("lost dedupe keys not taken", recovery, "take_missing_keys", lambda tx: 0)
 instead("missing retries left out", recovery, "failed_without_retry", lambda tx: [])
 
 
@@ -300,90 +311,101 @@ def _orphans(patch: Patch) -> None:
 
 
 # The same on PostgreSQL, whose statements are its own.
-text_bug("postgresql", "slot kept by what ended", "_CLOSE", "slot = false", "slot = j.slot")
-text_bug("postgresql", "finish without a fence", "_CLOSE", " AND j.run_id = f.r", "")
-text_bug("postgresql", "success without a fence", "_CLOSE_SUCCESSES", " AND j.run_id = f.r", "")
-text_bug("postgresql", "success of a member alone", "_CLOSE_SUCCESSES", " AND j.group_id IS NULL", "")
-text_bug("postgresql", "success kept from webhooks", "_CLOSE_SUCCESSES", f" AND NOT j.{postgresql_close._HOOKED}", "")
-text_bug("postgresql", "slot kept by a success", "_CLOSE_SUCCESSES", "slot = false", "slot = j.slot")
-text_bug(
-    "postgresql", "finish whatever the status", "_CLOSE", " AND coalesce(j.lease_expires_at > '-infinity', false)", ""
-)
-text_bug("postgresql", "a buffer counts as begun", "_BEGUN_BY_WORKER", "n.number <=", "true OR n.number <=")
-text_bug("postgresql", "suspects in company", "_UNTIL_A_SUSPECT", "WHERE s.suspect", "WHERE false")
-text_bug("postgresql", "suspicion outlives a success", "_CLOSE_SUCCESSES", "suspect = false", "suspect = j.suspect")
-text_bug("postgresql", "heartbeat without a fence", "_HEARTBEAT", " AND j.run_id = p.run_id", "")
+text_bug("postgresql", "finish without a fence", "close._CLOSE", " AND r.run_id = f.r", "")
+text_bug("postgresql", "success of a member alone", "close._CLOSE", "r.group_id IS NULL AND NOT", "NOT")
+text_bug("postgresql", "success kept from webhooks", "close._CLOSE", f" AND NOT r.{postgresql_close._HOOKED}", "")
+text_bug("postgresql", "result not kept", "close._CLOSE", "definition_id, x, e, res,", "definition_id, x, e, NULL,")
 text_bug(
     "postgresql",
-    "heartbeat whatever the status",
-    "_HEARTBEAT",
-    " AND coalesce(j.lease_expires_at > '-infinity', false)",
-    "",
+    "failure without its run",
+    "close._CLOSE",
+    "a, lp, group_id\n  FROM u",
+    "a, lp, group_id\n  FROM u WHERE e IS NULL",
 )
-text_bug("postgresql", "retry without its delay", "_CLOSE", "make_interval(secs => coalesce(f.d, 0))", "interval '0'")
-text_bug("postgresql", "attempts not counted", "_CLAIM", "attempt_no = j.attempt_no + 1", "attempt_no = j.attempt_no")
+text_bug("postgresql", "retry lost", "close._CLOSE", "FROM u WHERE js = 'queued'", "FROM u WHERE false")
+text_bug("postgresql", "dedupe key kept by what ended", "close._CLOSE", "u.dedupe_key IS NOT NULL AND", "false AND")
+text_bug("postgresql", "dedupe key freed by a retry", "close._CLOSE", " AND u.js <> 'queued' AND x.", " AND x.")
+text_bug(
+    "postgresql", "suspicion outlives an end of its own", "close._CLOSE", "f.s IS TRUE OR (f.i IS TRUE AND r.suspect)",
+    "f.s IS TRUE OR r.suspect",
+)  # fmt: skip
+text_bug("postgresql", "heartbeat without a fence", "heartbeat._HEARTBEAT", " AND r.run_id = p.run_id", "")
+text_bug(
+    "postgresql", "retry without its delay", "close._CLOSE", "make_interval(secs => coalesce(d, 0))", "interval '0'"
+)
+text_bug("postgresql", "paused queue served", "claim._GATE", " WHERE NOT paused", "")
 
 
-INSERTS = ("_INSERT_ONE", "_INSERT_PLAIN", "_INSERT_ALIKE", "_INSERT")
+def claimed_otherwise(name: str, old: str, new: str) -> None:
+    """The statement that claims, with a piece of its text replaced wherever it says so."""
+    assert old in postgresql_claim._claim_sql(False, True, True, True, True, True).by_server, f"rewrite {name!r}"
+
+    @bug("postgresql", name)
+    def plant(patch: Patch) -> None:
+        real = postgresql_claim._claim_sql
+        patch.setattr(
+            postgresql_claim, "_claim_sql", lambda *args: Hot(*(each.replace(old, new) for each in real(*args)))
+        )
 
 
-def insert_bug(name: str, *changes: tuple[str, str], into: tuple[str, ...] = INSERTS) -> None:
+claimed_otherwise("a buffer counts as begun", "d.number <= CASE", "true OR d.number <= CASE")
+claimed_otherwise("suspects in company", "WHERE s.suspect", "WHERE false")
+claimed_otherwise("attempts not counted", "d.attempt_no + 1", "greatest(1, d.attempt_no)")
+claimed_otherwise("slot forgotten by the claim", "d.suspect, d.slot,", "d.suspect, false,")
+claimed_otherwise("last place first", "ORDER BY priority, position,", "ORDER BY priority, position DESC,")
+claimed_otherwise("reservation not looked for", "status = 'active' AND", "status = 'never' AND")
+
+
+def insert_bug(name: str, *changes: tuple[str, str], into: tuple[str, ...] = ("_INSERT_ONE", "_INSERT_ALIKE", "_INSERT")) -> None:  # fmt: skip
     """A bug in each of the statements that write jobs: one, many alike, many."""
 
     @bug("postgresql", name)
     def plant(patch: Patch) -> None:
         for constant in into:
-            text = getattr(postgresql_insert, constant)
-            changed = text
+            before = getattr(postgresql_insert, constant)
+            after = before
             for right, wrong in changes:
-                changed = changed.replace(right, wrong)
-            assert changed != text
-            patch.setattr(postgresql_insert, constant, changed)
+                after = Hot(*(each.replace(right, wrong) for each in after))
+            assert after != before
+            patch.setattr(postgresql_insert, constant, after)
 
 
-insert_bug("first come, first served over all tenants", (" AND tenant_id = t.id", ""), (" AND tenant_id = p.tenant_id", ""))  # fmt: skip
+insert_bug(
+    "first come, first served over all tenants", ("WHERE tenant_id = t.id AND ", "WHERE "), ("WHERE tenant_id = p.tenant_id AND ", "WHERE ")
+)  # fmt: skip
 insert_bug("weight ignored", ("100 / t.weight", "100"))
-insert_bug("dedupe without its key", ("ON CONFLICT DO NOTHING", ""), into=("_INSERT_ONE", "_INSERT_PLAIN", "_INSERT"))
+insert_bug(
+    "dedupe without its key", ("ON CONFLICT DO NOTHING RETURNING job_id", "RETURNING job_id"), into=("_INSERT_ONE", "_INSERT")
+)  # fmt: skip
 insert_bug(
     "definition not looked at again",
     ("(d.is_active AND d.version = g.definition_version)", "true"),
     ("(d.is_active AND d.version = CAST(:definition_version AS integer))", "true"),
 )
-text_bug("postgresql", "paused queue served", "_GATE", " WHERE NOT paused", "")
-
-
-@bug("postgresql", "reservation not looked for")
-def _no_reservations(patch: Patch) -> None:
-    real = postgresql_claim._claim_sql
-    patch.setattr(
-        postgresql_claim,
-        "_claim_sql",
-        lambda queues, keys, tenant, heed, *guard: real(queues, keys, tenant, False, *guard),
-    )
-
-
-@bug("postgresql", "last place first")
-def _last_first(patch: Patch) -> None:
-    real = postgresql_claim._claim_sql
-    order = ("ORDER BY priority, position,", "ORDER BY priority, position DESC,")
-    patch.setattr(postgresql_claim, "_claim_sql", lambda *args: real(*args).replace(*order))
 
 
 HUNTERS = {
-    "success without a fence": "a_stale_run_changes_nothing",
-    "success whatever the status": "a_job_runs_once_and_its_run_is_closed_with_it",
+    "success without its run": "a_job_runs_once_and_its_run_is_closed_with_it",
+    "failure without its run": "attempts_are_counted_and_end",
+    "retry lost": "attempts_are_counted_and_end",
+    "dedupe key kept by what ended": "a_dedupe_key_makes_one_of_two",
+    "dedupe key freed by a retry": "a_dedupe_key_makes_one_of_two",
+    "claimed without a run": "a_job_runs_once_and_its_run_is_closed_with_it",
+    "slot forgotten by the claim": "a_slot_goes_with_its_job",
+    "claim in two transactions": "a_claim_is_whole_or_not_at_all",
+    "suspicion outlives an end of its own": "a_suspect_runs_apart_until_it_has_ended_well",
+    "lost jobs left alone": "recovery_mends_what_cannot_be",
+    "second states left": "recovery_mends_what_cannot_be",
+    "stray states left": "recovery_mends_what_cannot_be",
+    "dedupe keys of nobody left": "recovery_mends_what_cannot_be",
+    "lost dedupe keys not taken": "recovery_mends_what_cannot_be",
     "result not kept": "a_job_runs_once_and_its_run_is_closed_with_it",
     "success of a member alone": "a_sequential_group_goes_in_order_and_stops",
     "success kept from webhooks": "a_webhook_is_told_of_a_success",
-    "run of a success left open": "a_job_runs_once_and_its_run_is_closed_with_it",
-    "slot kept by a success": "limits_hold_and_free_their_slots",
     "finish without a fence": "a_stale_run_changes_nothing",
-    "finish whatever the status": "a_job_runs_once_and_its_run_is_closed_with_it",
     "heartbeat without a fence": "a_stale_run_changes_nothing",
-    "heartbeat whatever the status": "a_job_runs_once_and_its_run_is_closed_with_it",
     "runs left open": "a_job_runs_once_and_its_run_is_closed_with_it",
     "retry without its delay": "attempts_are_counted_and_end",
-    "slot kept by what ended": "limits_hold_and_free_their_slots",
     "attempts not counted": "a_job_runs_once_and_its_run_is_closed_with_it",
     "claimable after the claim": "claims_follow_the_order",
     "dedupe without its key": "a_dedupe_key_makes_one_of_two",
@@ -395,11 +417,8 @@ HUNTERS = {
     "last place first": "claims_follow_the_order",
     "high number first": "claims_follow_the_order",
     "place ignored": "claims_follow_the_order",
-    "claims what is not claimable": "attempts_are_counted_and_end",
-    "run row in a second transaction": "a_claim_is_whole_or_not_at_all",
     "run closed in a second transaction": "a_chain_has_one_retry_written_with_the_failure",
     "retry in a second transaction": "a_chain_has_one_retry_written_with_the_failure",
-    "no run row": "a_job_runs_once_and_its_run_is_closed_with_it",
     "retries without limit": "attempts_are_counted_and_end",
     "no retries": "a_stale_run_changes_nothing",
     "canceled job tried again": "a_cancel_stops_what_waits_and_asks_what_runs",
@@ -412,7 +431,6 @@ HUNTERS = {
     "a doubtful claim is no suspect": "a_suspect_runs_apart_until_it_has_ended_well",
     "suspects in company": "a_suspect_runs_apart_until_it_has_ended_well",
     "a buffer counts as begun": "a_crash_is_charged_to_what_had_begun",
-    "suspicion outlives a success": "a_suspect_runs_apart_until_it_has_ended_well",
     "retry of what succeeded": "what_ended_well_is_not_retried_and_what_runs_is_not_changed",
     "change of what runs": "what_ended_well_is_not_retried_and_what_runs_is_not_changed",
     "cancel of what ended": "what_ended_well_is_not_retried_and_what_runs_is_not_changed",
@@ -447,7 +465,6 @@ HUNTERS = {
     "finish not found after a lost reply": "a_lost_reply_makes_no_ghost_and_no_double",
     "new id after a lost reply": "a_lost_reply_makes_no_ghost_and_no_double",
     "release uses an attempt up": "a_shutdown_gives_the_job_back",
-    "running jobs without a run left alone": "recovery_mends_what_cannot_be",
     "finishing jobs left alone": "recovery_mends_what_cannot_be",
     "stray runs left open": "recovery_mends_what_cannot_be",
     "missing retries left out": "recovery_mends_what_cannot_be",

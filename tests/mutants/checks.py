@@ -197,7 +197,7 @@ def a_crash_is_charged_to_what_had_begun(app: Penstock, clock: ManualClock) -> N
 
 @check
 def a_suspect_runs_apart_until_it_has_ended_well(app: Penstock, clock: ManualClock) -> None:
-    app.define("work")
+    app.define("work", max_attempts=5)
     first = app.enqueue("work", {"n": 1})
     _take(app, 1, starting=0)
     clock.advance(31)
@@ -205,11 +205,10 @@ def a_suspect_runs_apart_until_it_has_ended_well(app: Penstock, clock: ManualClo
     app.enqueue("work", {"n": 2})
     [suspect] = _take(app, 2, starting=2)
     assert (suspect.job_id, suspect.suspicion) == (first.id, 1)
-    app.queue.finish(suspect, Succeeded())
-    assert number_of(app, "penstock_jobs WHERE suspect") == 0
-    [other] = _take(app, 2, starting=2)
-    assert other.suspicion == 0
-    app.queue.finish(other, Succeeded())
+    app.queue.finish(suspect, Failed("by itself", delay=0))
+    both = _take(app, 2, starting=2)
+    assert [claim.suspicion for claim in both] == [0, 0]
+    app.queue.finish_many([(claim, Succeeded()) for claim in both])
     clean(app)
 
 
@@ -227,11 +226,15 @@ def an_interruption_costs_no_attempt_within_a_bound(app: Penstock, clock: Manual
 
 @check
 def a_dedupe_key_makes_one_of_two(app: Penstock, clock: ManualClock) -> None:
-    app.define("work")
+    app.define("work", max_attempts=3)
     app.tenants.create("other")
     first = app.enqueue("work", dedupe_key="k")
     assert app.enqueue("work", dedupe_key="k").id == first.id
     assert app.enqueue("work", dedupe_key="k", tenant="other").id != first.id
+    for claim in app.queue.claim("w:1", 5):
+        app.queue.finish(claim, Failed("no", delay=0))
+    assert app.enqueue("work", dedupe_key="k").id == first.id, "it is tried again"
+    clean(app)
     for claim in app.queue.claim("w:1", 5):
         app.queue.finish(claim, Succeeded())
     assert app.enqueue("work", dedupe_key="k").id != first.id
@@ -331,6 +334,18 @@ def limits_hold_and_free_their_slots(app: Penstock, clock: ManualClock) -> None:
     assert sorted(claim.key for claim in second) == ["free", "two", "two"]
     app.queue.finish_many([(claim, Skipped("nothing to do")) for claim in second])
     assert sorted(claim.key for claim in app.queue.claim("w:1", 10)) == ["free", "two"]
+
+
+@check
+def a_slot_goes_with_its_job(app: Penstock, clock: ManualClock) -> None:
+    app.define("one", max_running=1)
+    first, _ = app.enqueue_many("one", [{}] * 2)
+    [claim] = app.queue.claim("w:1", 5)
+    assert claim.job_id == first
+    assert app.queue.release([claim]) == 1
+    assert app.jobs.get(first).waits_for is None, "what was let through waits for a slot again"
+    assert [claim.job_id for claim in app.queue.claim("w:1", 5)] == [first]
+    clean(app)
 
 
 @check
@@ -486,7 +501,7 @@ def a_lost_reply_makes_no_ghost_and_no_double(app: Penstock, clock: ManualClock)
     assert number_of(app, "penstock_jobs") == 3
     with disconnected_once("commit.after"):
         claims = app.queue.claim("w:1", 2)
-    assert len(claims) == number_of(app, "penstock_jobs WHERE status = 'running'") == 2
+    assert len(claims) == number_of(app, "penstock_running") == 2
     with disconnected_once("commit.after"):
         assert app.queue.finish_many([(claim, Succeeded()) for claim in claims]) == set()
     clean(app)
@@ -496,26 +511,54 @@ def a_lost_reply_makes_no_ghost_and_no_double(app: Penstock, clock: ManualClock)
 def recovery_mends_what_cannot_be(app: Penstock, clock: ManualClock) -> None:
     app.define("work", max_attempts=5)
     app.define("chained", max_attempts=5, retry_mode="chain")
-    app.enqueue_many("work", [{}] * 2)
-    without, finishing = app.queue.claim("w:1", 2)
+    app.enqueue_many("work", [{}] * 4)
+    lost, finishing, ended, twice = app.queue.claim("w:1", 4)
     superseded = app.enqueue("chained")
-    app.queue.finish(app.queue.claim("w:1", 1)[0], Failed("no", delay=0))
-    given = {name: str(value) if app.db.name == "sqlite" else value for name, value in
-             (("a", without.run_id), ("b", finishing.run_id), ("c", superseded.id))}  # fmt: skip
-    with app.db.write() as tx:
-        tx.run(text("DELETE FROM penstock_runs WHERE id = :a"), {"a": given["a"]})
-        ended = "UPDATE penstock_runs SET status = 'succeeded', finished_at = started_at WHERE id = :b"
-        tx.run(text(ended), {"b": given["b"]})
-        tx.run(text("DELETE FROM penstock_jobs WHERE retry_of = :c"), {"c": given["c"]})
-        stray = (
-            "INSERT INTO penstock_runs (job_id, attempt_no, id, tenant_id, status, worker_id, started_at)"
-            " SELECT id, 7, id, tenant_id, 'running', 'w:1', created_at FROM penstock_jobs WHERE id = :c"
-        )
-        tx.run(text(stray), {"c": given["c"]})
-    assert app.recover().total == 4
+    app.queue.finish(app.queue.claim("w:1", 1)[0], Failed("no", delay=3600))
+    keyless = app.enqueue("work", dedupe_key="k", delay=3600)
+    done = app.enqueue("work", dedupe_key="done")
+    app.queue.finish(app.queue.claim("w:1", 1)[0], Succeeded())
+    retry = app.jobs.chain(superseded.id)[1]
+    for statement in PLANTED:
+        for name, value in {
+            "lost": lost.job_id, "finishing": finishing.job_id, "ended": ended.job_id, "twice": twice.job_id, "done": done.id,
+            "keyless": keyless.id, "retry": retry.id,
+        }.items():  # fmt: skip
+            statement = statement.replace(f":{name}", f"'{value}'")
+        with app.db.write() as tx:
+            tx.run(text(statement))
+    found = app.recover()
+    assert (found.without_run, found.finishing, found.stray_runs, found.second_states) == (1, 1, 1, 1)
+    assert (found.retries, found.dedupe_keys, found.stray_states, found.total) == (1, 2, 1, 8)
     assert app.recover().total == 0
     assert len(app.jobs.chain(superseded.id)) == 2
     assert app.jobs.get(finishing.job_id).status is JobStatus.SUCCEEDED
+    clean(app)
+
+
+_RUN = (
+    "INSERT INTO penstock_runs (job_id, tenant_id, attempt_no, max_attempts, id, started_at, finished_at, status, job_status, worker_id)"
+    " SELECT job_id, tenant_id, attempt_no, max_attempts, run_id, started_at, started_at, 'succeeded', {}, worker_id"
+    " FROM penstock_running WHERE job_id = "
+)
+_READY = (
+    "INSERT INTO penstock_ready (job_id, tenant_id, queued_at, ready_at, position, priority, attempt_no, max_attempts, crashes, interruptions,"
+    " suspect, slot, queue, definition_key, definition_id) SELECT {}, tenant_id, queued_at, queued_at, 100, priority, 0, max_attempts, 0, 0,"
+    " false, false, queue, definition_key, definition_id FROM penstock_running WHERE job_id = :twice"
+)
+PLANTED = (
+    "DELETE FROM penstock_running WHERE job_id = :lost",
+    _RUN.format("NULL") + ":finishing",
+    _RUN.format("'succeeded'") + ":ended",
+    _READY.format(":twice"),
+    _READY.format(":done"),
+    "DELETE FROM penstock_waiting WHERE job_id = :retry",
+    "DELETE FROM penstock_jobs WHERE id = :retry",
+    "DELETE FROM penstock_dedupe WHERE job_id = :keyless",
+    "INSERT INTO penstock_dedupe (tenant_id, dedupe_key, job_id) SELECT tenant_id, 'done', id FROM penstock_jobs WHERE id = :done",
+)
+"""What cannot be: a job in no state, a run both open and closed, an open run of a job that has ended, a job in two states, a place of a
+job that has ended, a missing retry, and dedupe keys that are not where they should be."""
 
 
 @check
@@ -527,4 +570,4 @@ def pruning_never_touches_what_is_active(app: Penstock, clock: ManualClock) -> N
     clock.advance(days=400)
     assert app.prune()["jobs"] == 1
     assert number_of(app, "penstock_jobs") == 2
-    assert number_of(app, "penstock_runs") == 1
+    assert number_of(app, "penstock_runs") == 0
