@@ -288,7 +288,7 @@ runs = Table(
         "(id IS NULL) = (started_at IS NULL) AND (id IS NULL) = (status IS NULL) AND (id IS NULL) = (worker_id IS NULL)",
         name="whole_or_no_run",
     ),
-    CheckConstraint("id IS NOT NULL OR job_status IS NOT NULL", name="says_something"),
+    CheckConstraint("id IS NOT NULL OR coalesce(job_status, '') = 'canceled'", name="without_a_run_only_canceled"),
 )
 # What has ended: lists, newest first, and counts, by status.
 Index("ix_penstock_runs_ended", runs.c.tenant_id, runs.c.job_status, runs.c.job_id, **where("job_status IS NOT NULL"))

@@ -401,6 +401,9 @@ def _make_tables() -> None:
         ),
         sa.CheckConstraint("attempt_no >= 1", name=op.f("ck_penstock_runs_attempt_no_positive")),
         sa.CheckConstraint("finished_at >= started_at", name=op.f("ck_penstock_runs_ends_after_start")),
-        sa.CheckConstraint("id IS NOT NULL OR job_status IS NOT NULL", name=op.f("ck_penstock_runs_says_something")),
+        sa.CheckConstraint(
+            "id IS NOT NULL OR coalesce(job_status, '') = 'canceled'",
+            name=op.f("ck_penstock_runs_without_a_run_only_canceled"),
+        ),
         sa.PrimaryKeyConstraint("job_id", "attempt_no", name=op.f("pk_penstock_runs")),
     )
