@@ -227,8 +227,19 @@ around("tenant's limit without counting", promote, "_taken", lambda real, tx: (r
 instead("pause of a definition without effect", definitions, "park", lambda tx, definition_id: 0)
 instead("reservation does not wait for what runs", reservations, "running", lambda tx, tenant_id: 0)
 instead("weight ignored", sqlite_insert, "step", lambda weight: 100)
-instead("order of places lost", order_rows, "_KEY", (ready.c.job_id.desc(), ready.c.queued_at, ready.c.position))  # fmt: skip
 instead("move without effect", order, "_edge", lambda tx, job, to: job.position)
+
+
+@bug("sqlite", "order of places lost")
+def _by_id(patch: Patch) -> None:
+    real = order_rows.normalise
+
+    def normalise(tx: Any, tenant_id: Any, priority: int) -> int:
+        with pytest.MonkeyPatch.context() as inside:
+            inside.setattr(order_rows, "_KEY", (ready.c.job_id,))
+            return real(tx, tenant_id, priority)
+
+    patch.setattr(order_rows, "normalise", normalise)
 
 
 @bug("sqlite", "second reservation ends the first")
@@ -242,7 +253,7 @@ def _expire_all(patch: Patch) -> None:
 def _get_any(patch: Patch) -> None:
     def get(tx: Any, tenant_id: Any, job_id: Any, *, lock: bool = False) -> Any:
         row = tx.run(select(*rows.JOB_COLUMNS).where(job_view.c.id == job_id)).mappings().first()
-        return rows.job(row) if row else None
+        return rows.job(row, tx.codec) if row else None
 
     patch.setattr(jobs, "get", get)
 
@@ -250,7 +261,7 @@ def _get_any(patch: Patch) -> None:
 @bug("sqlite", "another tenant's jobs are listed")
 def _list_any(patch: Patch) -> None:
     def listed(tx: Any, tenant_id: Any, *args: Any, **kwargs: Any) -> Any:
-        return [rows.job(row) for row in tx.run(select(*rows.JOB_COLUMNS)).mappings()]
+        return [rows.job(row, tx.codec) for row in tx.run(select(*rows.JOB_COLUMNS)).mappings()]
 
     patch.setattr(jobs, "listed", listed)
 
@@ -279,8 +290,8 @@ around("new id after a lost reply", enqueue, "enqueue_in", lambda real, *a: real
 def _costly_release(patch: Patch) -> None:
     real = claims.release
 
-    def release(tx: Any, pairs: Any) -> int:
-        given = real(tx, pairs)
+    def release(tx: Any, pairs: Any, **options: Any) -> int:
+        given = real(tx, pairs, **options)
         for job_id, _ in pairs:
             tx.run(update(ready).where(ready.c.job_id == job_id).values(attempt_no=ready.c.attempt_no + 1))
         return given
@@ -385,7 +396,7 @@ insert_bug(
 
 
 HUNTERS = {
-    "success without its run": "a_job_runs_once_and_its_run_is_closed_with_it",
+    "success without its run": "a_claim_is_whole_or_not_at_all",
     "failure without its run": "attempts_are_counted_and_end",
     "retry lost": "attempts_are_counted_and_end",
     "dedupe key kept by what ended": "a_dedupe_key_makes_one_of_two",
@@ -406,7 +417,7 @@ HUNTERS = {
     "heartbeat without a fence": "a_stale_run_changes_nothing",
     "runs left open": "a_job_runs_once_and_its_run_is_closed_with_it",
     "retry without its delay": "attempts_are_counted_and_end",
-    "attempts not counted": "a_job_runs_once_and_its_run_is_closed_with_it",
+    "attempts not counted": "attempts_are_counted_and_end",
     "claimable after the claim": "claims_follow_the_order",
     "dedupe without its key": "a_dedupe_key_makes_one_of_two",
     "paused queue served": "what_is_paused_waits",
