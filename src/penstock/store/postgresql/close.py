@@ -83,6 +83,8 @@ def _tally(clock: Clock) -> str:
 
 # `running` to `runs`, and to `waiting` where the job is tried again. The fence is the DELETE: who deletes nothing has lost the lease.
 # One that is closed `alone` has nothing following: no group that goes on, no webhook that is told; others are left as they are.
+# What is found beside a batch is looked up for each of its rows (LATERAL, ANY): statistics that were made while nothing ran say that
+# a table of the active ones is empty, and the planner would begin with that one and compare it with the whole batch.
 # The answer is NULL if all were closed, else the runs that were; and what is to follow.
 _CLOSE = hot(
     lambda clock: (
@@ -93,7 +95,7 @@ WITH f AS MATERIALIZED (
     rs text, js text, m text, e text, d float8, res jsonb, x integer, so text, se text, lp text, xa integer, c boolean, i boolean,
     s boolean, ch boolean, a jsonb, p integer)) AS f(j, r, rs, js, m, e, d, res, x, so, se, lp, xa, c, i, s, ch, a, p)
 ), u AS (
-  DELETE FROM penstock_running r USING f WHERE r.job_id = f.j AND r.run_id = f.r
+  DELETE FROM penstock_running r USING f WHERE r.job_id = ANY(CAST(:job_ids AS uuid[])) AND r.job_id = f.j AND r.run_id = f.r
     AND (NOT CAST(:alone AS boolean) OR (r.group_id IS NULL AND NOT r.{_HOOKED}))
   RETURNING r.job_id, r.tenant_id, r.queued_at, r.run_id, r.ready_at, r.started_at, r.priority, r.attempt_no,
     r.max_attempts + coalesce(f.xa, 0) AS max_attempts, CASE WHEN f.c THEN r.crashes + 1 WHEN f.i THEN r.crashes ELSE 0 END AS crashes,
@@ -114,9 +116,10 @@ WITH f AS MATERIALIZED (
     definition_key, definition_id, group_id, trigger_id, dedupe_key, {clock.now} + make_interval(secs => coalesce(d, 0))
   FROM u WHERE js = 'queued'
 ), k AS (
-  DELETE FROM penstock_dedupe x USING u
-  WHERE u.dedupe_key IS NOT NULL AND u.js <> 'queued' AND x.tenant_id = u.tenant_id AND x.dedupe_key = u.dedupe_key
-    AND x.job_id = u.job_id
+  DELETE FROM penstock_dedupe WHERE ctid = ANY(ARRAY(
+    SELECT x.at FROM u CROSS JOIN LATERAL (
+      SELECT ctid AS at FROM penstock_dedupe WHERE tenant_id = u.tenant_id AND dedupe_key = u.dedupe_key AND job_id = u.job_id OFFSET 0
+    ) AS x WHERE u.dedupe_key IS NOT NULL AND u.js <> 'queued'))
 ), {_tally(clock)}
 SELECT CASE WHEN count(*) < CAST(:number AS integer) THEN coalesce(array_agg(run_id), '{{}}') END,
   jsonb_agg(jsonb_build_array(job_id, run_id, tenant_id, group_id, {_HOOKED}, attempt_no, max_attempts, crashes, interruptions, suspect))

@@ -38,10 +38,11 @@ WITH h AS MATERIALIZED (
   SELECT r.job_id, p.begun FROM unnest(CAST(:job_ids AS uuid[]), CAST(:run_ids AS uuid[]), CAST(:begun AS boolean[]))
     AS p(job_id, run_id, begun)
   JOIN penstock_running r ON r.job_id = p.job_id AND r.run_id = p.run_id
+  WHERE r.job_id = ANY(CAST(:job_ids AS uuid[]))
   ORDER BY r.job_id FOR UPDATE OF r SKIP LOCKED
 )
 UPDATE penstock_running r SET lease_expires_at = {clock.now} + make_interval(secs => :lease), begun = r.begun OR h.begun
-FROM h WHERE r.job_id = h.job_id
+FROM h WHERE r.job_id = ANY(CAST(:job_ids AS uuid[])) AND r.job_id = h.job_id
 RETURNING r.run_id, r.cancel_requested_at IS NOT NULL
 """
     )

@@ -22,7 +22,7 @@ NAMED = re.compile(r"(?<!:):([a-z_]+)\b")
 # What a batch names is found by its key, whatever the statistics say, and by a plan that is made once: they are made when the
 # tables of what is active are empty as often as not. A statement under these settings must have no need of what is off: a cost so
 # high makes all plans equal.
-_BY_KEY_OFF = ("enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin")
+_BY_KEY_OFF = ("enable_seqscan", "enable_bitmapscan", "enable_mergejoin")
 BY_KEY = f"""
 SELECT {", ".join(f"set_config('{name}', 'off', true)" for name in _BY_KEY_OFF)},
   set_config('plan_cache_mode', 'force_generic_plan', true)
