@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from penstock import Failed, Penstock, Succeeded
 from penstock.core.nouns import Claim
 from penstock.queue.claim import claim as claim_next
 from penstock.queue.record import finish_many, report_of
-from penstock.store import waiting
+from penstock.store import promote, waiting
 from penstock.store.database import Database
 from penstock.store.dialect import Bare
 from penstock.store.postgresql import transaction
@@ -25,14 +26,15 @@ from penstock.store.schema import upgrade
 from tests.conftest import BACKENDS
 from tests.support.seed import seed
 
-BIG = ("penstock_jobs", "penstock_runs", "penstock_ready", "penstock_waiting", "penstock_job_view")
+TABLES = ("penstock_jobs", "penstock_runs", "penstock_ready", "penstock_waiting")
+BIG = (*TABLES, "penstock_running", "penstock_job_view")
 WHOLE_INDEX = r"Scan using (pk_penstock_jobs|pk_penstock_runs|ix_penstock_jobs_list|ix_penstock_jobs_claim|ix_penstock_jobs_place) [^\n]*\n(?!\s*Index Cond)"
 """On PostgreSQL: an index of all rows, or of all that wait, read from its beginning. (Backwards is how a list ends soon.)"""
 
 
 @pytest.fixture(scope="module", params=BACKENDS)
 def app(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Penstock]:
-    """50,000 finished jobs, 8,000 waiting in two queues, 2,000 due tomorrow."""
+    """50,000 finished jobs, 8,000 waiting in two queues, 10,000 due tomorrow."""
     name = None
     if request.param == "sqlite":
         url = f"sqlite:///{Path(tmp_path_factory.mktemp('plans')) / 'jobs.db'}"
@@ -50,7 +52,7 @@ def app(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     seed(made, "work", 50_000, "succeeded")
     seed(made, "work", 6_000, "queued")
     seed(made, "rare", 2_000, "queued", queue="other")
-    seed(made, "work", 2_000, "future")
+    seed(made, "work", 10_000, "future")
     yield made
     made.close()
     if name is not None:
@@ -62,14 +64,11 @@ def statistics(request: pytest.FixtureRequest, app: Penstock) -> str:
     """Plans must not depend on statistics: a table that has just grown has none."""
     with app.db.write() as tx:
         if request.param == "analysed":
-            tx.run(text("ANALYZE penstock_jobs"))
-            tx.run(text("ANALYZE penstock_runs"))
+            for table in TABLES:
+                tx.run(text(f"ANALYZE {table}"))
         elif app.db.name == "postgresql":
-            tx.run(
-                text(
-                    "DELETE FROM pg_statistic WHERE starelid IN ('penstock_jobs'::regclass, 'penstock_runs'::regclass)"
-                )
-            )
+            for table in TABLES:
+                tx.run(text(f"DELETE FROM pg_statistic WHERE starelid = '{table}'::regclass"))
         else:
             tx.run(text("CREATE TABLE IF NOT EXISTS made_up (x)"))
             tx.run(text("ANALYZE made_up"))
@@ -171,9 +170,9 @@ def assert_by_index(app: Penstock, work: Callable[[], Any], statements: int = 1)
         if statement.lstrip().upper().startswith("INSERT INTO PENSTOCK_RUNS") and "SELECT" not in statement:
             continue
         if app.db.name == "postgresql":
-            bad = re.search(r"Seq Scan on penstock_(jobs|runs)", plan) or re.search(WHOLE_INDEX, plan)
+            bad = re.search(r"Seq Scan on penstock_(jobs|runs|ready|waiting)", plan) or re.search(WHOLE_INDEX, plan)
         else:
-            bad = re.search(r"SCAN (penstock_jobs|penstock_runs|j|r)\b(?! USING)", plan) or (
+            bad = re.search(r"SCAN (penstock_(jobs|runs|ready|waiting)|j|r)\b(?! USING)", plan) or (
                 # Only the tenant is known: that would read all of its history.
                 re.search(r"ix_penstock_runs_ended \(tenant_id=\?\)", plan)
             )
@@ -299,6 +298,34 @@ def test_steering(app: Penstock, statistics: str) -> None:
         lambda: app.jobs.retry(c),
     ):
         assert_by_index(app, steer)
+
+
+def test_time_and_giving_back(app: Penstock, statistics: str) -> None:
+    later = datetime.now(UTC) + timedelta(days=1)
+    a, b = app.enqueue_many("work", [{}] * 2)
+    for steer in (
+        lambda: app.jobs.update(a, scheduled_for=later),
+        lambda: app.jobs.update(a, priority=9),
+        lambda: app.jobs.run_now(a),
+        lambda: app.jobs.update(b, params={"n": 1}),
+    ):
+        assert_by_index(app, steer)
+    taken = app.queue.claim("w:1", 3)
+    assert_by_index(app, lambda: app.queue.release(taken))
+
+
+def test_what_has_become_due(app: Penstock, statistics: str) -> None:
+    ids = app.enqueue_many("work", [{}] * 3, scheduled_for=datetime.now(UTC) + timedelta(days=1))
+    with app.db.write() as tx:
+        for job_id in ids:
+            given = {"id": str(job_id) if app.db.name == "sqlite" else job_id}
+            tx.run(text("UPDATE penstock_waiting SET until = queued_at WHERE job_id = :id"), given)
+
+    def promote_due() -> None:
+        with app.db.write() as tx:
+            assert promote.due(tx) >= 3
+
+    assert_by_index(app, promote_due, 3)
 
 
 def test_recovery(app: Penstock, statistics: str) -> None:

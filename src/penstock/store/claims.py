@@ -102,12 +102,13 @@ def heartbeat(
 
 def attempts(tx: Tx, pairs: Sequence[tuple[UUID, UUID]]) -> dict[UUID, tuple[Attempt, UUID | None]]:
     """The facts a decision needs, by run id, read under lock; a run that is no longer open is missing."""
+    # Looked up one by one, however many there are: joined, all jobs might be read for them.
+    mode = select(jobs.c.retry_mode).where(jobs.c.id == running.c.job_id).scalar_subquery()
     query = (
         select(
-            running.c.run_id, running.c.attempt_no, running.c.max_attempts, jobs.c.retry_mode, running.c.crashes,
+            running.c.run_id, running.c.attempt_no, running.c.max_attempts, mode.label("retry_mode"), running.c.crashes,
             running.c.cancel_requested_at, running.c.definition_id, running.c.interruptions,
         )
-        .join(jobs, jobs.c.id == running.c.job_id)
         .where(running.c.job_id.in_([job_id for job_id, _ in pairs]))
         .order_by(running.c.job_id)
         .with_for_update(of=running)
