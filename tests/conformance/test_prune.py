@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from penstock import Failed, InvalidInput, ManualClock, Penstock, Succeeded
-from tests.conformance.helpers import claim, claim_one, nothing_written, numbered
+from penstock.store import prune
+from tests.conformance.helpers import claim, claim_one, everything, nothing_written, numbered
 
 DAY = timedelta(days=1)
 
@@ -103,3 +105,46 @@ def test_bad_requests_forget_nothing(app: Penstock, clock: ManualClock) -> None:
         with pytest.raises(InvalidInput):
             app.prune(-DAY)
     assert app.prune()["jobs"] == 1
+
+
+def test_page_by_page_through_the_jobs_of_every_tenant(
+    app: Penstock, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs of every attempt go with their job, whoever's jobs lie between, and what cannot go yet keeps nothing else."""
+    monkeypatch.setattr(prune, "BATCH", 3)
+    app.tenants.create("acme")
+    app.define("work", max_attempts=3, timeout_seconds=3 * 86400)
+    for n in range(8):
+        numbered(app, [n], tenant="acme" if n % 2 else "default")
+    for taken in claim(app, 8):
+        app.queue.finish(taken, Failed("once", delay=0))
+    *taken, late = claim(app, 8)
+    for each in taken:
+        app.queue.finish(each, Succeeded())
+    clock.advance(days=2)
+    app.queue.heartbeat(late)
+    app.queue.finish(late, Succeeded())
+    assert app.prune(DAY)["jobs"] == 7
+    left = everything(app)
+    assert [len(left[name]) for name in ("penstock_jobs", "penstock_runs")] == [1, 2]
+    assert app.doctor().clean
+
+
+def test_what_is_young_is_not_read(app: Penstock, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ids grow with time: the first page without a job from before the moment is the last."""
+    monkeypatch.setattr(prune, "BATCH", 3)
+    numbered(app, range(2))
+    app.queue.finish_many([(taken, Succeeded()) for taken in claim(app, 2)])
+    clock.advance(days=2)
+    numbered(app, range(30))
+    app.queue.finish_many([(taken, Succeeded()) for taken in claim(app, 30)])
+    pages = []
+    real = prune.finished_jobs
+
+    def counted(tx: Any, **given: Any) -> Any:
+        pages.append(given["status"])
+        return real(tx, **given)
+
+    monkeypatch.setattr(prune, "finished_jobs", counted)
+    assert app.prune(DAY)["jobs"] == 2
+    assert pages.count("succeeded") == 2

@@ -12,13 +12,14 @@ from sqlalchemy import text
 
 from penstock import Failed, Penstock, Succeeded
 from penstock.store import doctor
+from penstock.store.checks import CHECKS
 from penstock.store.database import Database, Tx
 from penstock.store.schema import upgrade
 from tests.conftest import BACKENDS
 from tests.doctor.plants import PLANTS
 from tests.support.plant import loosen
 
-NAMES = [check.name for check in doctor.CHECKS] + [doctor.MISSING_INDEX]
+NAMES = [check.name for check in CHECKS] + [doctor.MISSING_INDEX]
 GRACE = 60.0
 
 
@@ -135,5 +136,5 @@ def test_every_check_has_a_plant_and_every_plant_a_check() -> None:
 
 
 def test_every_promise_is_looked_after() -> None:
-    promises = {check.promise for check in doctor.CHECKS} | {"P12", "P13"}  # an index check, and a warning
+    promises = {check.promise for check in CHECKS} | {"P12", "P13"}  # an index check, and a warning
     assert promises == {f"P{number}" for number in range(1, 14)}

@@ -18,6 +18,7 @@ from penstock.queue import audit, keyring
 from penstock.queue.ground import Ground
 from penstock.store import audit_chain, jobs, prune, served, waiting, workers
 from penstock.store import doctor as checks
+from penstock.store.checks import CHECKS
 from penstock.store.database import Tx
 from penstock.store.jobs import Filter
 
@@ -119,7 +120,7 @@ def doctor(ground: Ground) -> Health:
         unserved = served.warnings(tx, 2 * ground.config.lease_seconds)
         warned = [*missed, *checks.warnings(tx), *unserved, *_doubtful(tx, chains), *pipelines.warnings(tx)]
         kept = keyring.looked_at(tx)
-        return Health(tuple(found), (*warned, *kept.warnings), len(checks.CHECKS) + 2, kept.notes)
+        return Health(tuple(found), (*warned, *kept.warnings), len(CHECKS) + 2, kept.notes)
 
 
 def _tampered(chains: Verified) -> list[Violation]:
@@ -141,7 +142,8 @@ def _doubtful(tx: Tx, chains: Verified) -> list[Warning_]:
 
 def _forget(ground: Ground, tenant_id: UUID, status: JobStatus, before: datetime) -> int:
     """Delete what a tenant's jobs of this status left behind, a batch at a time."""
-    removed, after = 0, prune.FIRST
+    removed = 0
+    after: UUID | None = prune.FIRST
     while after is not None:
         work = partial(prune.finished_jobs, tenant_id=tenant_id, status=status, before=before, after=after)
         batch, after = ground.db.transact(work, patient=True)
