@@ -3,10 +3,7 @@
 Every job and run is copied, by ranges of ids, in the one transaction that every upgrade is. One that is killed leaves the tables
 as they were, and is run again. Batches with a transaction each could go on where they stopped, but nobody could use the database
 in between, neither with this program nor with the one before, and going back would need a second copy. The price is the room:
-until the end the disk holds both copies. Memory does not grow with the tables.
-
-PostgreSQL builds the indexes after the copy. SQLite would sort them in memory, so there the copy fills them as it goes: ids
-grow with time, so nearly everything is appended.
+until the end the disk holds both copies. Memory does not grow with the tables. The indexes are built after the copy.
 """
 
 from __future__ import annotations
@@ -102,30 +99,23 @@ def upgrade() -> None:
     on_postgresql = op.get_bind().dialect.name == "postgresql"
     _set_aside(on_postgresql)
     _make_tables()
+    _copy("greatest" if on_postgresql else "max")
+    _drop_what_was()
+    _make_indexes()
     if on_postgresql:
-        _copy("greatest")
-        _drop_what_was()
-        _make_indexes()
         op.execute(sa.text(f"ANALYZE {JOBS}, {DEDUPE}, {WAITING}, {READY}, {RUNNING}, {RUNS}"))
-    else:
-        _make_indexes()
-        _copy("max")
-        _drop_what_was()
     op.execute(sa.text(f"CREATE VIEW penstock_job_view AS {JOB_VIEW}"))
 
 
 def _set_aside(on_postgresql: bool) -> None:
-    """The names of indexes are of the whole database, so those of the old tables have to go, too."""
+    """PostgreSQL's primary keys are indexes, whose names are of the whole database. The other indexes go with their tables before
+    the new ones are made."""
     if on_postgresql:
         op.execute(sa.text(f"LOCK TABLE {JOBS}, {RUNS} IN ACCESS EXCLUSIVE MODE"))
     for table in (JOBS, RUNS):
         op.rename_table(table, f"{table}_before")
-        if on_postgresql:  # the others are dropped with their tables, before the new ones are made
+        if on_postgresql:
             op.execute(sa.text(f"ALTER INDEX pk_{table} RENAME TO pk_{table}_before"))
-            continue
-        names = sa.text("SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL AND tbl_name = :table")
-        for name in op.get_bind().execute(names, {"table": f"{table}_before"}).scalars().all():
-            op.drop_index(name)
 
 
 def _copy(largest: str) -> None:
