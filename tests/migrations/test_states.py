@@ -6,15 +6,18 @@ import dataclasses
 import json
 import multiprocessing
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from penstock import ManualClock, Penstock, Succeeded
+from penstock.cli import _progress
 from penstock.core.errors import SchemaMismatch
 from penstock.store import schema
 from penstock.store.database import Database
+from tests.cli.conftest import Shell
 from tests.migrations.support import ROWS_END, create_many, create_states, execute, nouns
 from tests.support.postgres import Server
 
@@ -150,6 +153,30 @@ def test_more_than_a_batch_is_copied_and_told(empty_url: str) -> None:
     }
     assert found == {"jobs": 25_000, "ready": 2_500, "waiting": 2_500, "runs": 20_000}
     assert scalar(empty_url, "SELECT count(*) FROM penstock_job_view WHERE status = 'succeeded'") == 20_000
+
+
+def test_the_command_shows_how_far_it_is(
+    empty_url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plain lines where it goes into a pipe, and not among the answer."""
+    create_states(empty_url)
+    monkeypatch.setattr(_progress, "EVERY_SECONDS", 0.0)
+    penstock = Shell(empty_url, capsys, monkeypatch)
+    answer = penstock.well("db", "upgrade", "--json")
+    assert answer.json == {"before": "0009", "after": schema.HEAD}
+    number = len(nouns())
+    assert answer.err.splitlines() == [f"jobs: 0 of {number}", f"jobs: {number} of {number}"]
+    assert penstock.well("db", "upgrade").err == ""
+
+
+def test_a_file_that_was_upgraded_is_used_as_any_other(tmp_path: Path) -> None:
+    """Only the upgrade itself has SQLite keep on disk what it would else keep in memory."""
+    db = Database(f"sqlite:///{tmp_path / 'a.db'}")
+    create_states(str(db.url))
+    schema.upgrade(db)
+    with db.engine.connect() as conn:
+        assert conn.exec_driver_sql("PRAGMA temp_store").scalar() == 2
+    db.close()
 
 
 def _upgrade_and_stop(url: str, reached: Any) -> None:
