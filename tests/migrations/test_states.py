@@ -107,7 +107,7 @@ def test_every_job_goes_on_as_it_would_have(empty_url: str) -> None:
 
 
 def test_what_recovery_would_have_mended_is_mended(empty_url: str) -> None:
-    """An open run whose job has moved on, a running job without its run, and a run without a job."""
+    """An open run whose job has moved on, a job without the run that it has or had, and a run without a job."""
     create_states(empty_url)
     told = nouns()
     done = next(job for job in told.values() if job["status"] == "succeeded" and len(job["runs"]) == 1)
@@ -119,7 +119,9 @@ def test_what_recovery_would_have_mended_is_mended(empty_url: str) -> None:
             "UPDATE penstock_runs SET status = 'running', finished_at = NULL, exit_code = NULL, error = NULL"
             f" WHERE job_id = '{job['id']}'",
         )
-    execute(empty_url, f"DELETE FROM penstock_runs WHERE job_id = '{lost['id']}'")
+    dead = next(job for job in told.values() if job["status"] == "dead_letter" and len(job["runs"]) == 1)
+    for job in (lost, dead):
+        execute(empty_url, f"DELETE FROM penstock_runs WHERE job_id = '{job['id']}'")
     orphan = "01a1eacb-0000-7000-8000-00000000dead"
     execute(
         empty_url,
@@ -138,6 +140,11 @@ def test_what_recovery_would_have_mended_is_mended(empty_url: str) -> None:
     assert closed.status == "failed" and "its job had moved on" in (closed.error or "")
     assert app.jobs.get(waits["id"]).waits_for == "time"
     assert str(app.jobs.get(lost["id"]).run_id) == lost["run_id"]
+    assert as_json(app.jobs.get(dead["id"])) == {
+        name: value for name, value in expected(dead).items() if name != "runs"
+    }
+    [made] = app.jobs.runs(dead["id"])
+    assert (str(made.id), made.status, made.error) == (dead["run_id"], "failed", dead["last_error"])
     app.close()
     assert scalar(empty_url, f"SELECT count(*) FROM penstock_runs WHERE job_id = '{orphan}'") == 0
 

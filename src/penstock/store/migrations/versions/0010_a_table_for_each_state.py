@@ -168,9 +168,14 @@ def _of_jobs(largest: str) -> tuple[str, ...]:
 
 
 def _of_runs(largest: str) -> tuple[str, ...]:
-    """The statements that copy the closed runs of these jobs. What a job said of itself goes to its last run, or, if it ended
-    without one, to a row in the place of the next. A run that is open although its job is not running is closed, as its
+    """The statements that copy the closed runs of these jobs. What a job said of itself goes to its last run, or, if it was
+    canceled without one, to a row in the place of the next. A job that ended otherwise had a run; should its row be lost, it is
+    made again from what the job knows. A run that is open although its job is not running is closed, as its
     job was, or else as recovery would do; what only a broken database holds, a run without a job or after its job's last attempt, is left behind."""
+    ended_without = (
+        f"FROM {JOBS}_before j WHERE j.id > :after AND j.id <= :upto AND j.finished_at IS NOT NULL"
+        f" AND NOT EXISTS (SELECT 1 FROM {RUNS}_before r WHERE r.job_id = j.id AND {_ENDED})"
+    )
     return (
         f"INSERT INTO {RUNS} (job_id, tenant_id, finished_at, attempt_no, max_attempts, id, started_at, status, worker_id,"
         " job_status, pid, definition_id, exit_code, error, result, progress, cancel_requested_at, params_snapshot, stdout_tail,"
@@ -189,8 +194,13 @@ def _of_runs(largest: str) -> tuple[str, ...]:
         f"INSERT INTO {RUNS} (job_id, tenant_id, finished_at, attempt_no, max_attempts, job_status, definition_id, error, result,"
         " progress, cancel_requested_at, group_id) SELECT j.id, j.tenant_id, j.finished_at, j.attempt_no + 1, j.max_attempts,"
         " j.status, j.definition_id, j.last_error, j.result, j.progress, j.cancel_requested_at, j.group_id"
-        f" FROM {JOBS}_before j WHERE j.id > :after AND j.id <= :upto AND j.finished_at IS NOT NULL"
-        f" AND NOT EXISTS (SELECT 1 FROM {RUNS}_before r WHERE r.job_id = j.id AND {_ENDED})",
+        f" {ended_without} AND j.status = 'canceled'",
+        f"INSERT INTO {RUNS} (job_id, tenant_id, finished_at, attempt_no, max_attempts, id, started_at, status, worker_id,"
+        " job_status, definition_id, error, result, progress, cancel_requested_at, group_id)"
+        f" SELECT j.id, j.tenant_id, j.finished_at, {largest}(j.attempt_no, 1), j.max_attempts, coalesce(j.run_id, j.id),"
+        " coalesce(j.started_at, j.finished_at), CASE j.status WHEN 'succeeded' THEN 'succeeded' ELSE 'failed' END,"
+        " coalesce(j.claimed_by, 'unknown'), j.status, j.definition_id, j.last_error, j.result, j.progress,"
+        f" j.cancel_requested_at, j.group_id {ended_without} AND j.status <> 'canceled'",
     )
 
 
