@@ -21,6 +21,7 @@ class Held(NamedTuple):
 
     tenant_id: UUID
     queue: str
+    key: str
     run_id: UUID | None
     status: str
     claimed_by: str | None
@@ -32,9 +33,15 @@ def held(tx: Tx, job_id: UUID) -> Held | None:
 
 def held_many(tx: Tx, job_ids: Collection[UUID]) -> dict[UUID, Held]:
     found = tx.rows(
-        select(jobs.c.id, jobs.c.tenant_id, jobs.c.queue, jobs.c.run_id, jobs.c.status, jobs.c.claimed_by).where(
-            jobs.c.id.in_(job_ids)
-        )
+        select(
+            jobs.c.id,
+            jobs.c.tenant_id,
+            jobs.c.queue,
+            jobs.c.definition_key,
+            jobs.c.run_id,
+            jobs.c.status,
+            jobs.c.claimed_by,
+        ).where(jobs.c.id.in_(job_ids))
     )
     return {row[0]: Held(*row[1:]) for row in found}
 
