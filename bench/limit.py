@@ -15,27 +15,33 @@ import uuid
 
 import psycopg
 
-from penstock.store.dialects import postgresql, sqlite
+from penstock.store.postgresql import claim as postgresql_claim
+from penstock.store.postgresql import close as postgresql_close
+from penstock.store.postgresql.locks import GATE_LOCK
+from penstock.store.postgresql.transaction import BY_KEY
+from penstock.store.postgresql.transaction import timed as told_by_the_clock
+from penstock.store.sqlite import claim as sqlite_claim
+from penstock.store.sqlite import close as sqlite_close
 
 KEYS = "ARRAY['noop']"
 
 
 def bound(sql: str, **values: str) -> str:
     """The statement with its parameters written in: the names of PL/pgSQL variables, or literals."""
-    timed = postgresql._timed(sql, False)
+    timed = told_by_the_clock(sql, False)
     return re.sub(r"(?<!:):([a-z_]+)\b", lambda found: values[found[1]], timed)
 
 
 def postgres_loop(batch: int) -> str:
     """Claim and COMMIT, close and COMMIT, as a worker that has much to do: until nothing is claimed any more."""
-    gate = bound(postgresql._GATE, lock=str(postgresql.GATE_LOCK))
+    gate = bound(postgresql_claim._GATE, lock=str(GATE_LOCK))
     claim = bound(
-        postgresql._claim_sql(False, True, False, True, by_worker=True),
+        postgresql_claim._claim_sql(False, True, False, True, by_worker=True),
         queue="'default'", keys=KEYS, limit=str(batch), lease="60", worker="'limit'", pid="1", run_ids="v_new",
         starting="8", apart="0",
     )  # fmt: skip
     close = bound(
-        postgresql._close_successes_sql(False),
+        postgresql_close._close_successes_sql(False),
         job_ids="v_jobs",
         run_ids="v_runs",
         number="cardinality(v_jobs)",
@@ -51,7 +57,7 @@ BEGIN
     {_into(claim)}
     COMMIT;
     EXIT WHEN v_jobs IS NULL;
-    PERFORM * FROM ({postgresql._BY_KEY}) AS by_key;
+    PERFORM * FROM ({BY_KEY}) AS by_key;
     {close.strip().replace("END FROM u", "END INTO v_left FROM u")};
     COMMIT;
   END LOOP;
@@ -83,7 +89,7 @@ def drain_in_sqlite(url: str, batch: int) -> float:
     conn = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "cache_size=-16000"):
         conn.execute(f"PRAGMA {pragma}")
-    find = sqlite._find(1, True, False, False)
+    find = sqlite_claim._find(1, True, False, False)
     run_ids = [str(uuid.uuid4()) for _ in range(batch)]
     keys = json.dumps(["noop"])
     given: str | None = None
@@ -91,11 +97,11 @@ def drain_in_sqlite(url: str, batch: int) -> float:
     while True:
         now = time.time_ns() // 1000
         conn.execute("BEGIN IMMEDIATE")
-        conn.execute(sqlite._GATE, {"now": now}).fetchall()
+        conn.execute(sqlite_claim._GATE, {"now": now}).fetchall()
         if given is not None:
-            [(_, jobs, runs, *_)] = conn.execute(sqlite._SUCCESSES, {"given": given}).fetchall()
-            conn.execute(sqlite._CLOSE_SUCCESSES, {"numbers": jobs, "now": now})
-            conn.execute(sqlite._CLOSE_THEIR_RUNS, {"numbers": runs, "now": now})
+            [(_, jobs, runs, *_)] = conn.execute(sqlite_close._SUCCESSES, {"given": given}).fetchall()
+            conn.execute(sqlite_close._CLOSE_SUCCESSES, {"numbers": jobs, "now": now})
+            conn.execute(sqlite_close._CLOSE_THEIR_RUNS, {"numbers": runs, "now": now})
         searched = {"queue0": "default", "keys": keys, "limit": batch, "now": now}
         [(numbers, rows, *_)] = conn.execute(find, searched).fetchall()
         found = json.loads(numbers)
@@ -103,9 +109,9 @@ def drain_in_sqlite(url: str, batch: int) -> float:
             pairs = json.dumps(list(zip(found, run_ids, strict=False)))
             begun = {"starting": 8, "apart": 0}
             conn.execute(
-                sqlite._TAKE, {"pairs": pairs, "now": now, "lease": now + 60_000_000, "worker": "limit", **begun}
+                sqlite_claim._TAKE, {"pairs": pairs, "now": now, "lease": now + 60_000_000, "worker": "limit", **begun}
             )
-            conn.execute(sqlite._OPEN_RUNS, {"numbers": numbers, "now": now, "worker": "limit", "pid": 1})
+            conn.execute(sqlite_claim._OPEN_RUNS, {"numbers": numbers, "now": now, "worker": "limit", "pid": 1})
         conn.execute("COMMIT")
         if not found:
             break

@@ -22,7 +22,7 @@ from bench.layout import postgresql as next_postgresql
 from bench.layout import sqlite as next_sqlite
 from bench.limit import bound, drain_in_sqlite, postgres_loop
 from penstock import Penstock
-from penstock.store.dialects import postgresql
+from penstock.store.postgresql.locks import GATE_LOCK
 
 JOBS = int(sys.argv[1]) if len(sys.argv) > 1 else 50_000
 BATCH = int(sys.argv[2]) if len(sys.argv) > 2 else 400
@@ -51,7 +51,7 @@ DECLARE v_new uuid[]; v_jobs uuid[]; v_runs uuid[]; v_left uuid[];
 BEGIN
   LOOP
     SELECT array_agg(gen_random_uuid()) INTO v_new FROM generate_series(1, {BATCH});
-    PERFORM * FROM ({bound(next_postgresql.GATE, lock=str(postgresql.GATE_LOCK))}) AS gate;
+    PERFORM * FROM ({bound(next_postgresql.GATE, lock=str(GATE_LOCK))}) AS gate;
     {claim}
     COMMIT;
     EXIT WHEN v_jobs IS NULL;

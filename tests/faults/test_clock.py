@@ -18,7 +18,7 @@ from penstock import Canceled, Failed, Penstock, Skipped, Snoozed, Succeeded
 from penstock.core import clock as core_clock
 from penstock.queue.recover import keep_house
 from penstock.store import leaders
-from penstock.store.dialects import lease_clock
+from penstock.store.sqlite import lease_clock
 
 HOUR = 3600.0
 LEASE = 30.0

@@ -16,7 +16,8 @@ from penstock.queue import claim as claiming
 from penstock.queue.record import report_of
 from penstock.store import claims, failpoints
 from penstock.store.database import Tx
-from penstock.store.dialects import postgresql
+from penstock.store.postgresql import claim, close, insert
+from penstock.store.postgresql.transaction import timed
 from penstock.store.unit import savepoint
 from tests.support.proxy import proxied
 
@@ -113,7 +114,7 @@ def cut_idle_connections(app: Penstock) -> None:
 
 def named(sql: str) -> bytes:
     """What a statement is called on the wire once it is prepared."""
-    from penstock.store.dialects import wire
+    from penstock.store.postgresql import wire
 
     return wire._numbered(sql)[1]
 
@@ -139,7 +140,7 @@ def test_enqueue_by_one_statement_is_there_once(faulty: tuple[Penstock, Lose], f
     app.enqueue("work", {"n": 0})
     with lose() as proxy:
         if fault[1] == "reply swallowed":
-            proxy.committing = named(postgresql._timed(postgresql._INSERT_PLAIN, False))
+            proxy.committing = named(timed(insert._INSERT_PLAIN, False))
         if fault[1] == "backend terminated":
             cut_idle_connections(app)
         job = app.enqueue("work", {"n": 1})
@@ -155,7 +156,7 @@ def test_a_claim_at_once_is_made_once(faulty: tuple[Penstock, Lose], fault: tupl
     made = app.enqueue("work", {"n": 1})
     with lose() as proxy:
         if fault[1] == "reply swallowed":
-            proxy.committing = named(postgresql._timed(postgresql._GATE, False))
+            proxy.committing = named(timed(claim._GATE, False))
         if fault[1] == "backend terminated":
             cut_idle_connections(app)
         taken = app.queue.claim("w:1", limit=5)
@@ -217,7 +218,7 @@ def test_a_finish_counts_once_and_is_not_said_to_be_lost(
     at_once = isinstance(outcome, Succeeded)  # on PostgreSQL by one statement, a transaction by itself
     with lose() as proxy:
         if at_once and fault[1] == "reply swallowed":
-            proxy.committing = named(postgresql._timed(postgresql._close_successes_sql(True), False))
+            proxy.committing = named(timed(close._close_successes_sql(True), False))
         if at_once and fault[1] == "backend terminated":
             cut_idle_connections(app)
         app.queue.finish(claim, outcome)

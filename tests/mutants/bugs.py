@@ -23,7 +23,15 @@ from penstock.store import groups as group_rows
 from penstock.store import order as order_rows
 from penstock.store import prune as pruning
 from penstock.store.database import Database
-from penstock.store.dialects import postgresql, sqlite
+from penstock.store.postgresql import claim as postgresql_claim
+from penstock.store.postgresql import close as postgresql_close
+from penstock.store.postgresql import heartbeat as postgresql_heartbeat
+from penstock.store.postgresql import insert as postgresql_insert
+from penstock.store.sqlite import claim as sqlite_claim
+from penstock.store.sqlite import close as sqlite_close
+from penstock.store.sqlite import heartbeat as sqlite_heartbeat
+from penstock.store.sqlite import insert as sqlite_insert
+from penstock.store.sqlite import transaction as sqlite_transaction
 from penstock.store.tables import jobs as jobs_table
 from penstock.store.tables import runs as runs_table
 
@@ -40,16 +48,28 @@ def bug(backend: str, name: str) -> Callable[[Plant], Plant]:
     return keep
 
 
+STATEMENTS = {
+    "sqlite": (sqlite_insert, sqlite_claim, sqlite_close, sqlite_heartbeat),
+    "postgresql": (postgresql_insert, postgresql_claim, postgresql_close, postgresql_heartbeat),
+}
+
+
+def holder(backend: str, constant: str) -> Any:
+    """The module that has the statement."""
+    [module] = [module for module in STATEMENTS[backend] if hasattr(module, constant)]
+    return module
+
+
 def text_bug(backend: str, name: str, constant: str, old: str, new: str) -> None:
     """A statement with one piece of its text replaced."""
-    module = sqlite if backend == "sqlite" else postgresql
+    module = holder(backend, constant)
 
     def plant(patch: Patch) -> None:
         before = getattr(module, constant)
         assert old in before, f"{constant} no longer says {old!r}: rewrite this bug"
         patch.setattr(module, constant, before.replace(old, new))
-        postgresql._claim_sql.cache_clear()
-        postgresql._close_successes_sql.cache_clear()
+        postgresql_claim._claim_sql.cache_clear()
+        postgresql_close._close_successes_sql.cache_clear()
 
     BUGS[backend][name] = plant
 
@@ -71,13 +91,13 @@ def around(name: str, place: Any, attribute: str, wrap: Callable[..., Any]) -> N
 
 def found_otherwise(name: str, old: str, new: str) -> None:
     """The search for what to claim, with a piece of its text replaced."""
-    assert old in sqlite._find(1, True, True, True), f"the search no longer says {old!r}: rewrite {name!r}"
+    assert old in sqlite_claim._find(1, True, True, True), f"the search no longer says {old!r}: rewrite {name!r}"
 
     def wrap(real: Any, *args: Any) -> str:
         text: str = real(*args)
         return text.replace(old, new)
 
-    around(name, sqlite, "_find", wrap)
+    around(name, sqlite_claim, "_find", wrap)
 
 
 # Fences.
@@ -118,7 +138,7 @@ found_otherwise("claims what is not claimable", "claimable AND ", "status <> 'x'
 def _committed_after(constant: str) -> Callable[..., Any]:
     def run(real: Any, conn: Any, sql: str, params: Any) -> Any:
         rows = real(conn, sql, params)
-        if sql == getattr(sqlite, constant):
+        if sql == getattr(holder("sqlite", constant), constant):
             raw = conn.connection.driver_connection
             raw.execute("COMMIT")
             raw.execute("BEGIN IMMEDIATE")
@@ -127,9 +147,9 @@ def _committed_after(constant: str) -> Callable[..., Any]:
     return run
 
 
-around("run row in a second transaction", sqlite, "_run", _committed_after("_TAKE"))
-around("run closed in a second transaction", sqlite, "_run", _committed_after("_CLOSE_JOBS"))
-around("retry in a second transaction", sqlite, "_run", _committed_after("_CLOSE_RUNS"))
+around("run row in a second transaction", sqlite_transaction, "run", _committed_after("_TAKE"))
+around("run closed in a second transaction", sqlite_transaction, "run", _committed_after("_CLOSE_JOBS"))
+around("retry in a second transaction", sqlite_transaction, "run", _committed_after("_CLOSE_RUNS"))
 text_bug("sqlite", "no run row", "_OPEN_RUNS", "ON j.rowid = f.value", "ON 0")
 
 
@@ -149,7 +169,7 @@ instead(
     "lost_run",
     lambda marked, *_: Lost.UNDER_WAY if marked else Lost.UNTOUCHED,
 )
-instead("suspects in company", sqlite, "_until_a_suspect", lambda found, rows: (found, json.dumps(found), rows))
+instead("suspects in company", sqlite_claim, "_until_a_suspect", lambda found, rows: (found, json.dumps(found), rows))
 text_bug("sqlite", "a buffer counts as begun", "_TAKE", "begun = f.place <", "begun = f.place >= 0 OR f.place <")
 text_bug("sqlite", "suspicion outlives a success", "_CLOSE_SUCCESSES", "suspect = 0, ", "")
 instead("retry of what succeeded", status, "RETRY", replace(status.RETRY, sources=tuple(JobStatus)))
@@ -201,7 +221,7 @@ around("limits without counting", promote, "_taken", lambda real, tx: tuple(type
 around("tenant's limit without counting", promote, "_taken", lambda real, tx: (real(tx)[0], type(real(tx)[1])(int)))
 instead("pause of a definition without effect", definitions, "park", lambda tx, definition_id: 0)
 instead("reservation does not wait for what runs", reservations, "running", lambda tx, tenant_id: 0)
-instead("weight ignored", sqlite, "step", lambda weight: 100)
+instead("weight ignored", sqlite_insert, "step", lambda weight: 100)
 instead("order of places lost", order_rows, "_KEY", (jobs_table.c.id.desc(), jobs_table.c.queued_at, jobs_table.c.position))  # fmt: skip
 instead("move without effect", order, "_edge", lambda tx, job, to: job.position)
 
@@ -236,7 +256,7 @@ def _any_version(patch: Patch) -> None:
         def __ne__(self, other: object) -> bool:
             return False
 
-    patch.setattr(sqlite, "_definitions", lambda conn, ids: dict.fromkeys(ids, (Any_(), False)))
+    patch.setattr(sqlite_insert, "_definitions", lambda conn, ids: dict.fromkeys(ids, (Any_(), False)))
 
 
 # Enqueue.
@@ -284,7 +304,7 @@ text_bug("postgresql", "slot kept by what ended", "_CLOSE", "slot = false", "slo
 text_bug("postgresql", "finish without a fence", "_CLOSE", " AND j.run_id = f.r", "")
 text_bug("postgresql", "success without a fence", "_CLOSE_SUCCESSES", " AND j.run_id = f.r", "")
 text_bug("postgresql", "success of a member alone", "_CLOSE_SUCCESSES", " AND j.group_id IS NULL", "")
-text_bug("postgresql", "success kept from webhooks", "_CLOSE_SUCCESSES", f" AND NOT j.{postgresql._HOOKED}", "")
+text_bug("postgresql", "success kept from webhooks", "_CLOSE_SUCCESSES", f" AND NOT j.{postgresql_close._HOOKED}", "")
 text_bug("postgresql", "slot kept by a success", "_CLOSE_SUCCESSES", "slot = false", "slot = j.slot")
 text_bug(
     "postgresql", "finish whatever the status", "_CLOSE", " AND coalesce(j.lease_expires_at > '-infinity', false)", ""
@@ -313,12 +333,12 @@ def insert_bug(name: str, *changes: tuple[str, str], into: tuple[str, ...] = INS
     @bug("postgresql", name)
     def plant(patch: Patch) -> None:
         for constant in into:
-            text = getattr(postgresql, constant)
+            text = getattr(postgresql_insert, constant)
             changed = text
             for right, wrong in changes:
                 changed = changed.replace(right, wrong)
             assert changed != text
-            patch.setattr(postgresql, constant, changed)
+            patch.setattr(postgresql_insert, constant, changed)
 
 
 insert_bug("first come, first served over all tenants", (" AND tenant_id = t.id", ""), (" AND tenant_id = p.tenant_id", ""))  # fmt: skip
@@ -334,17 +354,19 @@ text_bug("postgresql", "paused queue served", "_GATE", " WHERE NOT paused", "")
 
 @bug("postgresql", "reservation not looked for")
 def _no_reservations(patch: Patch) -> None:
-    real = postgresql._claim_sql
+    real = postgresql_claim._claim_sql
     patch.setattr(
-        postgresql, "_claim_sql", lambda queues, keys, tenant, heed, *guard: real(queues, keys, tenant, False, *guard)
+        postgresql_claim,
+        "_claim_sql",
+        lambda queues, keys, tenant, heed, *guard: real(queues, keys, tenant, False, *guard),
     )
 
 
 @bug("postgresql", "last place first")
 def _last_first(patch: Patch) -> None:
-    real = postgresql._claim_sql
+    real = postgresql_claim._claim_sql
     order = ("ORDER BY priority, position,", "ORDER BY priority, position DESC,")
-    patch.setattr(postgresql, "_claim_sql", lambda *args: real(*args).replace(*order))
+    patch.setattr(postgresql_claim, "_claim_sql", lambda *args: real(*args).replace(*order))
 
 
 HUNTERS = {

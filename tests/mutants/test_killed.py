@@ -11,7 +11,7 @@ import pytest
 from penstock import ManualClock, Penstock
 from penstock.store import failpoints
 from penstock.store.database import Database
-from penstock.store.dialects import postgresql
+from penstock.store.postgresql import claim, close
 from penstock.store.schema import upgrade
 from tests.mutants.bugs import BUGS, HUNTERS
 from tests.mutants.checks import CHECKS, Check
@@ -35,8 +35,8 @@ def patch() -> Iterator[pytest.MonkeyPatch]:
     with pytest.MonkeyPatch.context() as patched:
         yield patched
     failpoints.disarm()
-    postgresql._claim_sql.cache_clear()
-    postgresql._close_successes_sql.cache_clear()
+    claim._claim_sql.cache_clear()
+    close._close_successes_sql.cache_clear()
 
 
 def first_to_notice(urls: Iterator[str], checks: Sequence[Check] = tuple(CHECKS)) -> str:

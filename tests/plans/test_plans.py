@@ -19,8 +19,8 @@ from penstock.queue.claim import claim as claim_next
 from penstock.queue.record import finish_many, report_of
 from penstock.store import waiting
 from penstock.store.database import Database
-from penstock.store.dialects import postgresql
-from penstock.store.dialects.base import Bare
+from penstock.store.dialect import Bare
+from penstock.store.postgresql import transaction
 from penstock.store.schema import upgrade
 from tests.conftest import BACKENDS
 from tests.support.seed import seed
@@ -126,14 +126,14 @@ def plans_of(app: Penstock, work: Callable[[], Any]) -> list[tuple[str, str]]:
                 before(conn, cursor, statement, params, None, False)
             return real_cursor(conn, statement, params)
 
-        real, real_cursor = postgresql._ask, postgresql._by_cursor
+        real, real_cursor = transaction.ask, transaction.by_cursor
         event.listen(app.db.engine, "before_cursor_execute", before)
-        postgresql._ask, postgresql._by_cursor = ask, by_cursor
+        transaction.ask, transaction.by_cursor = ask, by_cursor
         try:
             work()
         finally:
             event.remove(app.db.engine, "before_cursor_execute", before)
-            postgresql._ask, postgresql._by_cursor = real, real_cursor
+            transaction.ask, transaction.by_cursor = real, real_cursor
         return found
     return _sqlite_plans(app, work, plan, found)
 

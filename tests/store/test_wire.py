@@ -19,9 +19,9 @@ from penstock.core.errors import DatabaseUnavailable
 from penstock.core.ids import DEFAULT_TENANT_ID
 from penstock.queue.enqueue import DEFAULTS, enqueue_in
 from penstock.store.database import Database
-from penstock.store.dialects import postgresql, wire
-from penstock.store.dialects.wire import Statement, ask, rows
 from penstock.store.hot import Gate
+from penstock.store.postgresql import claim, wire
+from penstock.store.postgresql.wire import Statement, ask, rows
 
 
 @pytest.fixture
@@ -266,8 +266,8 @@ def test_what_the_claim_took_is_kept_though_the_gate_saw_otherwise(url: str, mon
         app.define("noop", runner="command")
         assert app.queue.claim("w:1") == []
         app.enqueue_many("noop", [{}] * 3)
-        assert postgresql._LIMITED in postgresql._GATE
-        monkeypatch.setattr(postgresql, "_GATE", postgresql._GATE.replace(postgresql._LIMITED, "true"))
+        assert claim._LIMITED in claim._GATE
+        monkeypatch.setattr(claim, "_GATE", claim._GATE.replace(claim._LIMITED, "true"))
         taken = app.queue.claim("w:1", limit=2)
         assert len(taken) == 2
         assert sorted(run.id for claim in taken for run in app.jobs.runs(claim.job_id)) == sorted(

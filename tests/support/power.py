@@ -13,7 +13,7 @@ from sqlalchemy import Engine, create_engine
 from sqlalchemy.engine import make_url
 from sqlalchemy.pool import StaticPool
 
-from penstock.store.dialects.sqlite import SqliteDialect
+from penstock.store.sqlite import SqliteDialect
 
 KEPT = 0.3
 

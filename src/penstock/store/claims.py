@@ -18,7 +18,7 @@ from penstock.core.outcomes import NOTHING
 from penstock.core.status import JobStatus, RetryMode, RunStatus, WaitsFor
 from penstock.store import failpoints, promote, rows
 from penstock.store.database import Tx
-from penstock.store.dialects import Dialect
+from penstock.store.dialect import Dialect
 from penstock.store.hot import NOTHING_TAKEN, Beats, ClaimRequest, Closed, Closing, Gate, Rehearsed, Success, Taken
 from penstock.store.sealing import error_of, has_secrets, progress_of, stderr_of, stdout_of
 from penstock.store.tables import definitions, in_status, jobs, run_in_status, runs, tenants

@@ -27,14 +27,15 @@ from penstock.core.clock import Clock
 from penstock.core.errors import DatabaseUnavailable, InvalidInput
 from penstock.core.outside import transacting
 from penstock.store import failpoints, urls
-from penstock.store.adopted import adopt
-from penstock.store.dialects import Dialect, dialect_for, link
-from penstock.store.dialects.base import Bare
-from penstock.store.dialects.sqlite import begin_to_write, is_prepared
-from penstock.store.dialects.sqlite_file import FileLost
+from penstock.store.dialect import Bare, Dialect, dialect_for
 from penstock.store.faults import is_disconnect, is_left, is_read_only, is_transient, translated
 from penstock.store.guest import guest_connection
+from penstock.store.postgresql import link
 from penstock.store.sealing import PLAIN, Codec
+from penstock.store.sqlite.adopted import adopt
+from penstock.store.sqlite.engine import is_prepared
+from penstock.store.sqlite.file import FileLost
+from penstock.store.sqlite.transaction import begin_to_write
 from penstock.store.types import UtcTime
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.pool import NullPool
 
 from penstock.core.errors import InvalidInput
-from penstock.store.dialects import Dialect
+from penstock.store.dialect import Dialect
 
 _current = threading.local()
 _engines: dict[str, Engine] = {}

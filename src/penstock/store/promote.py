@@ -17,7 +17,7 @@ from penstock.core.position import place, step
 from penstock.core.status import JobStatus, WaitsFor
 from penstock.store import jobs as job_rows
 from penstock.store.database import Tx
-from penstock.store.dialects.postgresql import GATE_LOCK
+from penstock.store.postgresql.locks import GATE_LOCK
 from penstock.store.tables import definitions, holds_slot, in_status, is_claimable, jobs, tenants, waiting_for
 
 BATCH = 1000

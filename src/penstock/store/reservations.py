@@ -15,7 +15,7 @@ from penstock.core.nouns import Reservation
 from penstock.core.status import JobStatus
 from penstock.store import failpoints, rows
 from penstock.store.database import WRONG_CLOCK_SECONDS, Tx
-from penstock.store.dialects.postgresql import GATE_LOCK
+from penstock.store.postgresql.locks import GATE_LOCK
 from penstock.store.tables import in_status, jobs, reservations
 
 

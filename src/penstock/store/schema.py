@@ -14,9 +14,9 @@ from sqlalchemy.exc import DBAPIError, NoSuchTableError
 
 from penstock.core.errors import DatabaseLocked, DatabaseUnavailable, SchemaMismatch, SchemaOutdated, SchemaTooNew
 from penstock.store.database import Database, Tx
-from penstock.store.dialects.postgresql import GATE_LOCK
 from penstock.store.differences import differences, missing
 from penstock.store.faults import sqlstate
+from penstock.store.postgresql.locks import GATE_LOCK
 from penstock.store.tables import metadata
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from sqlalchemy import text
 from penstock.core.errors import InvalidInput
 from penstock.store import urls
 from penstock.store.database import Database
-from penstock.store.dialects.link import is_pooled
+from penstock.store.postgresql.link import is_pooled
 from penstock.store.schema import upgrade
 
 

@@ -42,7 +42,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from sqlalchemy.sql import ColumnElement
 
 from penstock.store.database import Tx
-from penstock.store.dialects import dialect_for
+from penstock.store.dialect import dialect_for
 from penstock.store.pipeline import catalog, history, physical
 from penstock.store.pipeline.algebra import Source
 from penstock.store.pipeline.shape import Attribute, Shape

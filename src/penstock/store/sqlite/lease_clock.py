@@ -15,7 +15,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import Connection
+
 from penstock.core.clock import uptime, wall_time
+from penstock.store.dialect import Bare
 from penstock.store.types import from_micros, to_micros
 
 REREAD_SECONDS = 5.0
@@ -85,6 +88,25 @@ class LeaseClock:
             )
             _rows(connection, "DELETE FROM penstock_leaders")
         return None  # until it is committed; the next transaction reads it
+
+
+class SqliteLeases:
+    """When leases end."""
+
+    _lease_clock: LeaseClock | None
+
+    def lease_time(self, conn: Connection, moment: datetime | None) -> datetime | None:
+        if self._lease_clock is None:
+            return moment
+        writing = isinstance(conn, Bare) or bool(conn.get_execution_options().get("penstock_write"))
+        return self._lease_clock.now(conn.connection, writing=writing)
+
+    def settle_clock(self, conn: Connection) -> None:
+        if self._lease_clock is not None:
+            self._lease_clock.settle(conn.connection)
+
+    def lease_until(self, conn: Connection, moment: datetime | None, seconds: float) -> int:
+        return to_micros(self.lease_time(conn, moment) or wall_time()) + round(seconds * 1_000_000)
 
 
 def _same_boot(noted: str | None, booted_at: int) -> bool:

@@ -78,6 +78,28 @@ def require(path: str) -> None:
         raise _lost(path, None)
 
 
+class SqliteFiles:
+    """The file as it was last seen."""
+
+    def __init__(self) -> None:
+        self._file: Identity | None = None
+        self._path: str | None = None
+
+    def check_file(self, connection: Any) -> None:
+        self._file = check(connection)
+        if self._file is not None:
+            self._path = self._file.path
+
+    def check_known_file(self) -> None:
+        if self._file is not None:
+            compare(self._file)
+        elif self._path is not None:
+            require(self._path)
+
+    def forget_file(self) -> None:
+        self._file = None
+
+
 def _opened(connection: Any) -> Identity | None:
     cursor = connection.cursor()
     path = next((row[2] for row in cursor.execute("PRAGMA database_list").fetchall() if row[1] == "main"), "")

@@ -21,8 +21,8 @@ from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
 
 from penstock.core.ids import id_of
-from penstock.store.dialects.base import NAMED
-from penstock.store.dialects.link import Deadline, Readiness
+from penstock.store.postgresql.link import Deadline, Readiness
+from penstock.store.postgresql.transaction import NAMED
 
 CAN = psycopg.capabilities.has_pipeline()
 """Whether this libpq can: from version 14 on."""

@@ -1,9 +1,8 @@
-"""What a dialect must say for itself."""
+"""What must differ between the databases: each of the sibling packages has it in its own way. Everything else is shared."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, ClassVar, Protocol
@@ -14,10 +13,8 @@ from sqlalchemy.engine import URL
 from sqlalchemy.pool import QueuePool
 from sqlalchemy.sql import ColumnElement, Executable
 
+from penstock.core.errors import InvalidInput
 from penstock.store.hot import Alike, ClaimRequest, Closed, Closing, Gate, NewJob, Rehearsed, Success, Taken, Written
-
-NAMED = re.compile(r"(?<!:):([a-z_]+)\b")
-"""A parameter of a hot statement: `:name`, and not the second colon of a cast."""
 
 
 class Bare:
@@ -35,6 +32,18 @@ def pool_beside(engine: Engine, pool_size: int, busy_timeout: float, **options: 
     return QueuePool(
         theirs._creator, pool_size=pool_size, max_overflow=pool_size, timeout=busy_timeout, _dispatch=theirs.dispatch, **options
     )  # fmt: skip
+
+
+class Ear(Protocol):
+    """Listens for work on a connection of its own. Used by one thread."""
+
+    def wait(self, timeout: float) -> bool:
+        """Whether there may be work; waits at most `timeout` seconds. Raises what the driver raises."""
+
+    def heard(self) -> set[str] | None:
+        """The queues that were named since this was last asked; None if it may be any."""
+
+    def close(self) -> None: ...
 
 
 class Dialect(Protocol):
@@ -155,3 +164,20 @@ class Dialect(Protocol):
         ...
 
     def wake(self, conn: Connection, queues: Sequence[str]) -> None: ...
+
+    def ear(self, engine: Engine, queues: Collection[str] | None) -> Ear:
+        """Return an ear for these queues, or for all."""
+        ...
+
+
+def dialect_for(name: str, *, injected_clock: bool = False) -> Dialect:
+    """Return what is the own of the database of this name. Its package is loaded only where it is used."""
+    if name == "sqlite":
+        from penstock.store.sqlite import SqliteDialect
+
+        return SqliteDialect(injected_clock)
+    if name == "postgresql":
+        from penstock.store.postgresql import PostgresDialect
+
+        return PostgresDialect()
+    raise InvalidInput(f"Penstock lives on sqlite or postgresql, not on {name!r}.")

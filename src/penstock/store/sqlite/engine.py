@@ -1,0 +1,95 @@
+"""How the file is opened."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, ClassVar
+
+from sqlalchemy import Engine, event
+from sqlalchemy.engine import URL
+
+from penstock.store.dialect import pool_beside
+from penstock.store.sqlite import file
+from penstock.store.sqlite.transaction import MODE, PATIENCE, begin
+from penstock.store.types import json_object
+
+
+def is_prepared(engine: Engine) -> bool:
+    """Whether the engine's connections are as we need them, because we made it."""
+    return bool(event.contains(engine, "begin", begin))
+
+
+def _listened(engine: Engine) -> Engine:
+    event.listen(engine, "connect", _prepare_connection)
+    event.listen(engine, "begin", begin)
+    return engine
+
+
+class SqliteEngine:
+    """Engines, and what is asked of a connection of theirs."""
+
+    bare_url: ClassVar[str] = "sqlite://"
+    guest_options: ClassVar[Mapping[str, Any]] = {"json_deserializer": json_object}
+
+    def create_engine(self, url: URL, factory: Callable[..., Engine], pool_size: int, busy_timeout: float) -> Engine:
+        engine = factory(
+            url,
+            connect_args={"timeout": busy_timeout, "check_same_thread": False},
+            pool_size=pool_size,
+            max_overflow=pool_size,
+            pool_timeout=busy_timeout,
+        )
+        there = Path(url.database or "").is_file()
+        event.listen(engine, "do_connect", file.refuse_to_create if there else file.note_before_connect)
+        return _listened(engine)
+
+    def engine_beside(
+        self, engine: Engine, factory: Callable[..., Engine], pool_size: int, busy_timeout: float
+    ) -> Engine:
+        if engine.pool._creator.__module__.startswith("sqlalchemy."):  # nobody's own: the file is all there is to know
+            return self.create_engine(engine.url, factory, pool_size, busy_timeout)
+        beside = factory(engine.url, pool=pool_beside(engine, pool_size, busy_timeout))
+        event.listen(
+            beside, "connect", lambda dbapi, _: dbapi.execute(f"PRAGMA busy_timeout={busy_timeout * 1000:.0f}")
+        )
+        return _listened(beside)
+
+    def has_short_way(self, engine: Engine) -> bool:
+        return engine.dialect.driver == "pysqlite"
+
+    def settle(self, connection: Any) -> None:
+        """Nothing to do: a file has nobody at its other end."""
+
+    def patience(self, connection: Any, seconds: float | None) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def is_alive(self, connection: Any) -> bool:
+        return True  # a file does not hang up
+
+    def is_raw_connection(self, given: Any) -> bool:
+        return isinstance(given, sqlite3.Connection)
+
+
+def _prepare_connection(dbapi: Any, record: Any) -> None:
+    dbapi.isolation_level = None  # we say BEGIN ourselves
+    cursor = dbapi.cursor()
+    for pragma in (
+        "journal_mode=WAL",
+        "synchronous=FULL",  # NORMAL loses acknowledged jobs at a power cut
+        "foreign_keys=ON",
+        "journal_size_limit=67108864",
+        "cache_size=-16000",
+        "temp_store=MEMORY",
+    ):
+        try:
+            cursor.execute(f"PRAGMA {pragma}")
+        except sqlite3.OperationalError as error:
+            # A file we may read but not write keeps its journal mode; writing will say so plainly.
+            if "readonly" not in str(error) and "locked" not in str(error):
+                raise
+    (record.info[MODE],) = cursor.execute("PRAGMA journal_mode").fetchone()
+    (record.info[PATIENCE],) = cursor.execute("PRAGMA busy_timeout").fetchone()
+    cursor.close()
