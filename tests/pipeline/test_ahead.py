@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 import penstock.pipeline as dj
+from penstock.core import own_process
 from penstock.pipeline import ahead, direct, outbox
 
 Make = Callable[[Any, dict[str, Any]], None]
@@ -359,9 +360,13 @@ def test_direct_mode_leaves_what_another_has_made_since_it_looked(
     assert called == [*range(20), *range(21, 60, 2)]
 
 
-def test_populate_leaves_the_thread_as_it_found_it(numbers: Numbers) -> None:
-    if not hasattr(os, "SCHED_BATCH"):
-        pytest.skip("the system has no such policy")
+@pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="the system has no such policy")
+@pytest.mark.parametrize(("ours", "setting", "batch"), [(True, "on", True), (True, "off", False), (False, "on", False)])
+def test_only_a_process_of_our_own_asks_for_batch_scheduling(
+    numbers: Numbers, ours: bool, setting: str, batch: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_process, "_ours", ours)
+    monkeypatch.setenv("PENSTOCK_BATCH_SCHEDULING", setting)
     policies = set()
 
     def make(table: Any, key: dict[str, Any]) -> None:
@@ -373,4 +378,4 @@ def test_populate_leaves_the_thread_as_it_found_it(numbers: Numbers) -> None:
         numbers.Product.populate("n < 2", reserve_jobs=True)
         assert os.sched_getscheduler(0) == os.SCHED_OTHER
         numbers.Product.delete(prompt=False)
-    assert policies == {os.SCHED_BATCH}
+    assert policies == {os.SCHED_BATCH if batch else os.SCHED_OTHER}
