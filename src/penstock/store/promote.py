@@ -10,19 +10,18 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Select, and_, bindparam, case, func, literal, or_, select, text, tuple_, union_all, update
+from sqlalchemy import Select, and_, bindparam, case, func, literal, or_, select, tuple_, union_all, update
 
 from penstock.core.chance import chance
 from penstock.core.position import place, step
 from penstock.core.status import JobStatus, WaitsFor
 from penstock.store import jobs as job_rows
 from penstock.store.database import Tx
-from penstock.store.postgresql.locks import GATE_LOCK
+from penstock.store.dialect import Lock
 from penstock.store.tables import definitions, holds_slot, in_status, is_claimable, jobs, tenants, waiting_for
 
 BATCH = 1000
 MAX_SCOPES = 500
-ADMIT_LOCK = GATE_LOCK + 2
 
 
 def due(tx: Tx) -> int:
@@ -120,9 +119,7 @@ def _give_places(tx: Tx, found: Sequence[Any], *, slot: bool) -> None:
 
 def admit(tx: Tx) -> int:
     """Let jobs behind a limit through as far as its slots allow. One process at a time; the others pass by."""
-    if tx.dialect.name == "postgresql" and not tx.scalar(
-        text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": ADMIT_LOCK}
-    ):
+    if not tx.try_lock(Lock.ADMIT):
         return 0
     waiting = _waiting_scopes(tx)
     if not waiting:

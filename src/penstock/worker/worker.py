@@ -125,7 +125,7 @@ class Worker:
         self._executors = Executors(flight, self._by_key, offer.concurrency, begun, offer.lease_seconds)
         self._services: list[Service] = [
             self._heartbeater,
-            Guard(flight, offer.lease_seconds, one_writer=ground.db.name == "sqlite"),
+            Guard(flight, offer.lease_seconds, one_writer=not ground.db.dialect.many_writers),
             self._reporter,
             self.presence,
             Watchdog(ground, flight, offer.lease_seconds),
