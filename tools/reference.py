@@ -25,6 +25,7 @@ from penstock.core.explain import EXPLANATIONS
 from penstock.core.message import GROUP_TYPES, JOB_TYPES, TEST_TYPE
 from penstock.core.settings.base import BOUNDS, PREFIX, Group
 from penstock.core.settings.process import ProcessSettings
+from penstock.pipeline.config import SETTINGS as PIPELINE_SETTINGS
 from penstock.server.openapi import document
 from penstock.server.series import SERIES
 from penstock.server.settings import Settings
@@ -98,8 +99,9 @@ def settings() -> str:
                 lines.append(f"| `{name}` | `{_cell(each.default)}` | {allowed} | {_cell(notes.get(each.name, ''))} |")
             lines.append("")
     lines += [
-        "## Pipelines\n", "Set by `dj.config[name] = value`.\n", "| setting | value |", "| --- | --- |",
-        *(f"| `{name}` | `{_cell(value)}` |" for name, value in sorted(dict(dj.config).items())), "",
+        "## Pipelines\n", "Set by `dj.config[name] = value`.\n", "| setting | default | least | what it is |", "| --- | --- | --- | --- |",
+        *(f"| `{name}` | `{_cell(each.default)}` | {'' if each.at_least is None else each.at_least} | {_cell(each.meaning)} |"
+          for name, each in sorted(PIPELINE_SETTINGS.items())), "",
         "## Elsewhere\n", "| variable | what it is |", "| --- | --- |",
         "| `PENSTOCK_DATABASE_URL` | the database, where none is named |",
         "| `PENSTOCK_KEYS` | keys for encryption at rest, as `id:base64` separated by commas; the first encrypts, all decrypt |",
