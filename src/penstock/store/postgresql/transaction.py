@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 from sqlalchemy import Connection, TextClause, text
 
@@ -62,6 +62,11 @@ class PostgresTransaction:
         from penstock.store.postgresql.plain import Plain
 
         yield Plain(given)
+
+    commits_with_the_statement: ClassVar[bool] = True
+
+    def begin_to_write(self, connection: Any) -> None:
+        """Do nothing: the driver begins with the first statement."""
 
     @contextmanager
     def in_transaction(self, conn: Connection) -> Iterator[None]:

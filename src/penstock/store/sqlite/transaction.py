@@ -6,7 +6,7 @@ import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 from sqlalchemy import Connection
 
@@ -26,6 +26,11 @@ class SqliteTransaction:
             yield _Plain(given)
         finally:
             given.text_factory = before
+
+    commits_with_the_statement: ClassVar[bool] = False
+
+    def begin_to_write(self, connection: Any) -> None:
+        begin_to_write(connection)
 
     @contextmanager
     def in_transaction(self, conn: Connection) -> Iterator[None]:
