@@ -26,7 +26,7 @@ from penstock.core.clock import Clock
 from penstock.core.errors import DatabaseUnavailable
 from penstock.core.outside import transacting
 from penstock.store import failpoints, urls
-from penstock.store.dialect import Bare, Dialect, FileLost, Lock, dialect_for
+from penstock.store.dialect import Bare, Dialect, FileLost, HotConnection, Lock, dialect_for
 from penstock.store.faults import is_disconnect, is_left, is_read_only, is_transient, translated
 from penstock.store.guest import guest_connection
 from penstock.store.sealing import PLAIN, Codec
@@ -45,14 +45,22 @@ AT_HAND_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Tx:
-    """A transaction under way. `now` is one moment for all of it where we hold the clock, else the database's own."""
+class HotTx:
+    """A transaction as the hot verbs take it: insert, claim and close, each a statement of the dialect's own. On the short way there is
+    no more than this, so that a verb which asks for a `Tx` cannot run there."""
 
-    conn: Connection
+    conn: HotConnection
     dialect: Dialect
     moment: datetime | None
     codec: Codec = PLAIN
     """What seals the values that are encrypted at rest, and opens them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tx(HotTx):
+    """A transaction under way. `now` is one moment for all of it where we hold the clock, else the database's own."""
+
+    conn: Connection
 
     @property
     def now(self) -> ColumnElement[datetime]:
@@ -286,7 +294,7 @@ class Database:
             if held:
                 self._writing.release()
 
-    def at_once(self, work: Callable[[Tx], T], *, retry_disconnects: bool = False) -> T | None:
+    def at_once(self, work: Callable[[HotTx], T], *, retry_disconnects: bool = False) -> T | None:
         """A small write on the shortest way there is: on PostgreSQL one round trip, so `work` asks one thing. None if only
         luck was missing (with `retry_disconnects` also if the outcome is not known): then take the long way, `transact`."""
         way = self._by_one_trip if self.dialect.commits_with_the_statement else self._by_bare_transaction
@@ -299,7 +307,7 @@ class Database:
                 return None
             raise
 
-    def _by_one_trip(self, work: Callable[[Tx], T]) -> T:
+    def _by_one_trip(self, work: Callable[[HotTx], T]) -> T:
         """One statement, or several that are sent together and committed together, on the driver's connection."""
         driver_error = self.engine.dialect.loaded_dbapi.Error
         lost = True
@@ -307,10 +315,10 @@ class Database:
             borrowed = self._borrowed()
             connection: Any = borrowed.dbapi_connection
             try:
-                bare: Any = Bare(borrowed)
+                bare = Bare(borrowed)
                 failpoints.reach("commit.before")
                 with self.dialect.patience(connection, self.statement_seconds):
-                    done = work(Tx(bare, self.dialect, self.moment(), self.codec))
+                    done = work(HotTx(bare, self.dialect, self.moment(), self.codec))
                 failpoints.reach("commit.after")
             except BaseException as error:
                 lost = connection.closed or is_left(error)
@@ -349,7 +357,7 @@ class Database:
         else:
             self._at_hand.append((os.getpid(), borrowed))
 
-    def _by_bare_transaction(self, work: Callable[[Tx], T]) -> T:
+    def _by_bare_transaction(self, work: Callable[[HotTx], T]) -> T:
         """BEGIN and COMMIT on the driver's connection: on a local file SQLAlchemy's share would be as long as the commit."""
         self._renew()
         borrowed = self._borrowed()
@@ -359,8 +367,8 @@ class Database:
             with self._turn():
                 self.dialect.begin_to_write(borrowed)
                 try:
-                    bare: Any = Bare(borrowed)
-                    done = work(Tx(bare, self.dialect, self.moment(), self.codec))
+                    bare = Bare(borrowed)
+                    done = work(HotTx(bare, self.dialect, self.moment(), self.codec))
                     failpoints.reach("commit.before")
                 except BaseException:
                     cursor.execute("ROLLBACK")

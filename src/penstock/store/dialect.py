@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import Enum
 from functools import lru_cache
 from importlib import import_module
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeAlias
 from uuid import UUID
 
 from sqlalchemy import Connection, Engine, Select, Table
@@ -28,6 +28,10 @@ class Bare:
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
+
+
+HotConnection: TypeAlias = Connection | Bare
+"""What a hot statement runs on: a connection of SQLAlchemy's, or no more than the driver's own."""
 
 
 class FileLost(DatabaseUnavailable):
@@ -240,7 +244,7 @@ class Dialect(Protocol):
 
     def machine_time(self) -> datetime | None: ...
 
-    def lease_time(self, conn: Connection, moment: datetime | None) -> datetime | None:
+    def lease_time(self, conn: HotConnection, moment: datetime | None) -> datetime | None:
         """Return the time that leases are counted by, where it is ours to tell."""
         ...
 
@@ -283,25 +287,25 @@ class Dialect(Protocol):
 
     # The hot path: one round trip each, whatever the size of the batch.
 
-    def insert_jobs(self, conn: Connection, moment: datetime | None, new: Sequence[NewJob]) -> Sequence[Written]: ...
+    def insert_jobs(self, conn: HotConnection, moment: datetime | None, new: Sequence[NewJob]) -> Sequence[Written]: ...
 
-    def insert_alike(self, conn: Connection, moment: datetime | None, many: Alike) -> int: ...
+    def insert_alike(self, conn: HotConnection, moment: datetime | None, many: Alike) -> int: ...
 
-    def gate(self, conn: Connection, moment: datetime | None) -> Gate: ...
+    def gate(self, conn: HotConnection, moment: datetime | None) -> Gate: ...
 
-    def claim(self, conn: Connection, moment: datetime | None, request: ClaimRequest) -> Taken: ...
+    def claim(self, conn: HotConnection, moment: datetime | None, request: ClaimRequest) -> Taken: ...
 
     def rehearse(self, moment: datetime | None, request: ClaimRequest, expected: Gate) -> Rehearsed:
         """What `enter_and_claim` would have to do anyway, done before."""
         ...
 
-    def enter_and_claim(self, conn: Connection, moment: datetime | None, rehearsed: Rehearsed) -> tuple[Gate, Taken]:
+    def enter_and_claim(self, conn: HotConnection, moment: datetime | None, rehearsed: Rehearsed) -> tuple[Gate, Taken]:
         """The gate as it is now, and what was claimed if it was as expected."""
         ...
 
     def heartbeat(
         self,
-        conn: Connection,
+        conn: HotConnection,
         moment: datetime | None,
         pairs: Sequence[tuple[UUID, UUID]],
         lease_seconds: float,
@@ -311,7 +315,7 @@ class Dialect(Protocol):
         ...
 
     def close(
-        self, conn: Connection, moment: datetime | None, closings: Sequence[Closing], shard: int, *, alone: bool
+        self, conn: HotConnection, moment: datetime | None, closings: Sequence[Closing], shard: int, *, alone: bool
     ) -> Closures:
         """Close runs that are still open, as decided; with `alone` only those from which nothing follows for a group or a webhook."""
         ...

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 from sqlalchemy import Connection, TextClause, text
 
-from penstock.store.dialect import Bare
+from penstock.store.dialect import Bare, HotConnection
 
 if TYPE_CHECKING:  # the driver is an extra
     from penstock.store.postgresql import wire
@@ -91,7 +91,7 @@ def _is_idle(driver: Any) -> bool:
 
 
 def run(
-    conn: Connection | Bare, statement: Hot, moment: datetime | None, params: dict[str, Any], by_key: bool = False
+    conn: HotConnection, statement: Hot, moment: datetime | None, params: dict[str, Any], by_key: bool = False
 ) -> Sequence[Any]:
     """A hot statement: on the wire where it begins a transaction of ours; on the driver's own cursor within one, because
     the driver knows what has become of its prepared statements since. A guest may have brought any driver."""
@@ -121,7 +121,7 @@ def by_cursor(conn: Connection, statement: str, params: dict[str, Any]) -> Seque
         cursor.close()
 
 
-def begins(conn: Connection | Bare) -> bool:
+def begins(conn: HotConnection) -> bool:
     """Whether the connection is ours, and nothing has been said on it in this transaction yet."""
     if isinstance(conn, Bare):
         return True
@@ -131,7 +131,7 @@ def begins(conn: Connection | Bare) -> bool:
     return bool(connection.pgconn.transaction_status == 0)
 
 
-def ask(conn: Connection | Bare, statements: Sequence[wire.Statement]) -> list[Any]:
+def ask(conn: HotConnection, statements: Sequence[wire.Statement]) -> list[Any]:
     from penstock.store.postgresql import wire
 
     if isinstance(conn, Bare):

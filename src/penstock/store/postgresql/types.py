@@ -14,6 +14,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.sql import ColumnElement, Executable
 from sqlalchemy.types import TypeEngine
 
+from penstock.store.dialect import HotConnection
 from penstock.store.types import UtcTime
 
 
@@ -63,7 +64,7 @@ class PostgresTypes:
     def machine_time(self) -> datetime | None:
         return None
 
-    def lease_time(self, conn: Connection, moment: datetime | None) -> datetime | None:
+    def lease_time(self, conn: HotConnection, moment: datetime | None) -> datetime | None:
         return moment
 
     def settle_clock(self, conn: Connection) -> None:

@@ -10,6 +10,8 @@ from typing import Any, ClassVar
 
 from sqlalchemy import Connection
 
+from penstock.store.dialect import HotConnection
+
 MODE, PATIENCE, IMPATIENT = "penstock_journal_mode", "penstock_patience", "penstock_impatient"
 """What is known of a connection: its journal's mode, how long it waits for locks in milliseconds, and whether it was told not to,
 because whoever writes waits for it."""
@@ -67,7 +69,7 @@ class _Plain:
         return getattr(self._connection, name)
 
 
-def run(conn: Connection, sql: str, params: Mapping[str, Any]) -> Sequence[Any]:
+def run(conn: HotConnection, sql: str, params: Mapping[str, Any]) -> Sequence[Any]:
     """The statement on the driver's own cursor: on a local file SQLAlchemy's share would be most of the time."""
     cursor = conn.connection.cursor()
     try:
