@@ -57,6 +57,7 @@ check: ui
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tools/no_sql_outside_store.py
+	$(BIN)/python tools/no_database_names.py
 	$(BIN)/python tools/ui_types.py --check
 	$(BIN)/python -c "import hatch_build; hatch_build.npm('run', 'lint')"
 

@@ -20,6 +20,7 @@ from pathlib import Path
 import psutil
 
 from penstock import Penstock
+from penstock.worker.tuning import tuned_for_work
 
 BATCH = 5_000
 
@@ -72,7 +73,8 @@ def main() -> None:
     parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.worker:
-        make_app(given.worker[0]).worker(8, commands=given.worker[1]).run()
+        with tuned_for_work():
+            make_app(given.worker[0]).worker(8, commands=given.worker[1]).run()
         return
     with tempfile.TemporaryDirectory(prefix="penstock-soak-") as directory:
         url = given.url or f"sqlite:///{directory}/soak.db"

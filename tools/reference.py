@@ -23,9 +23,12 @@ from penstock.cli._root import app as cli
 from penstock.core.config import Config
 from penstock.core.explain import EXPLANATIONS
 from penstock.core.message import GROUP_TYPES, JOB_TYPES, TEST_TYPE
+from penstock.core.settings.base import BOUNDS, PREFIX, Group
+from penstock.core.settings.process import ProcessSettings
+from penstock.pipeline.config import SETTINGS as PIPELINE_SETTINGS
 from penstock.server.openapi import document
 from penstock.server.series import SERIES
-from penstock.server.settings import PREFIX, Settings
+from penstock.server.settings import Settings
 
 ROOT = Path(__file__).parent.parent / "docs" / "reference"
 NOTE = "<!-- Written by tools/reference.py from the code; do not edit. -->\n"
@@ -65,21 +68,40 @@ def _field_notes(kind: type) -> dict[str, str]:
     return {name: " ".join(note.split()) for name, note in found}
 
 
+def _groups(kind: type[Group]) -> list[type[Group]]:
+    """The groups that a kind of settings is put together from."""
+    found = [group for group in kind.__bases__ if issubclass(group, Group) and group is not Group]
+    return found or [kind]
+
+
 def settings() -> str:
-    lines = ["# Settings\n"]
+    lines = [
+        "# Settings\n",
+        "Every setting has a variable; a value that is not allowed stops the program at its start. "
+        "[Tuning](../explanation/tuning.md) says what to change when.\n",
+    ]
     for title, kind, how in (
-        ("The engine", Config, "`Penstock(url, config=Config(...))`"),
-        ("The service", Settings, f"variables named `{PREFIX}…`"),
-    ):
-        notes = _field_notes(kind)
-        lines += [f"## {title}\n", f"Set by {how}.\n", "| setting | default | what it is |", "| --- | --- | --- |"]
-        for each in fields(kind):
-            name = f"{PREFIX}{each.name.upper()}" if kind is Settings else each.name
-            lines.append(f"| `{name}` | `{_cell(each.default)}` | {_cell(notes.get(each.name, ''))} |")
-        lines.append("")
+        ("The engine", Config, "Set by the variable, or in code: `Penstock(url, config=Config(lease_seconds=10))`. A `Config` that is passed is "
+         "taken as it is; `Config.from_environment(lease_seconds=10)` reads the rest from the variables."),
+        ("The service", Settings, "Set by the variable, or in code: `create_app(penstock, Settings(rate_limit=50))`."),
+        ("Penstock's own processes", ProcessSettings, "Set by the variable. They hold in processes that Penstock starts for itself: `penstock worker`, "
+         "`up`, `api`, `scheduler`, `pipeline populate` and their children. A program of yours that imports Penstock is left as it is."),
+    ):  # fmt: skip
+        lines += [f"## {title}\n", f"{how}\n"]
+        for group in _groups(kind):
+            if group is not kind:
+                lines += [f"### {_first_line(group)}\n"]
+            notes = _field_notes(group)
+            lines += ["| setting | default | allowed | what it is |", "| --- | --- | --- | --- |"]
+            for each in fields(group):
+                allowed = each.metadata.get(BOUNDS, "")
+                name = f"{PREFIX}{each.name.upper()}"
+                lines.append(f"| `{name}` | `{_cell(each.default)}` | {allowed} | {_cell(notes.get(each.name, ''))} |")
+            lines.append("")
     lines += [
-        "## Pipelines\n", "Set by `dj.config[name] = value`.\n", "| setting | value |", "| --- | --- |",
-        *(f"| `{name}` | `{_cell(value)}` |" for name, value in sorted(dict(dj.config).items())), "",
+        "## Pipelines\n", "Set by `dj.config[name] = value`.\n", "| setting | default | least | what it is |", "| --- | --- | --- | --- |",
+        *(f"| `{name}` | `{_cell(each.default)}` | {'' if each.at_least is None else each.at_least} | {_cell(each.meaning)} |"
+          for name, each in sorted(PIPELINE_SETTINGS.items())), "",
         "## Elsewhere\n", "| variable | what it is |", "| --- | --- |",
         "| `PENSTOCK_DATABASE_URL` | the database, where none is named |",
         "| `PENSTOCK_KEYS` | keys for encryption at rest, as `id:base64` separated by commas; the first encrypts, all decrypt |",

@@ -8,6 +8,7 @@ from bench.peers import kit
 from penstock import Penstock
 from penstock.store import schema
 from penstock.store.database import Database
+from penstock.worker.tuning import tuned_for_work
 
 CONCURRENCY = int(os.environ.get("BENCH_CONCURRENCY", "8"))
 
@@ -48,7 +49,8 @@ def enqueue_many(url: str, n: int) -> float:
 
 
 def work(url: str) -> None:
-    with open_app(url) as app:
+    """Work as `penstock worker` does."""
+    with open_app(url) as app, tuned_for_work():
         app.worker(concurrency=CONCURRENCY).run()
 
 

@@ -135,8 +135,8 @@ class Penstock:
         keys: KeyRing | None = None,
     ) -> None:
         """With `keys`, params, results, output and secrets are encrypted at rest. Without, the keys are those of PENSTOCK_KEYS or
-        PENSTOCK_KEYS_FILE, if there are any."""
-        settings = config or Config()
+        PENSTOCK_KEYS_FILE, if there are any. Without `config`, the settings are those of the environment."""
+        settings = config or Config.from_environment()
         target = url if url is not None else os.environ.get("PENSTOCK_DATABASE_URL", DEFAULT_URL)
         db = Database(
             target, clock, pool_size=settings.pool_size, busy_timeout=settings.busy_timeout,
@@ -350,13 +350,13 @@ class Penstock:
         password = self.db.engine.url.password
         redactor = Redactor([str(password)] if password else [])
         secrets = ClaimSecrets(self.ground)
-        functions = PythonRunner(redactor, secrets=secrets)
+        functions = PythonRunner(redactor, secrets=secrets, settings=self.config)
         for name, function in self._shared.functions.items():
             functions.register(name, function.call, function.isolation)
         if pipelines:
             for name in defining.keys_run_by(self.ground, "populate"):
                 functions.register(name, populating(pipelines), "thread")
-        posts = WebhookRunner(Post(self.ground), self._shared.egress)
+        posts = WebhookRunner(Post(self.ground), self._shared.egress, total_seconds=self.config.webhook_seconds)
         runners: list[Runner] = [functions, posts, *(make() for make in self._shared.runners)]
         if commands is not None:
             # Only here: no other worker needs what they load.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
-from penstock import Conflict, InvalidPayload, ManualClock, Penstock
-from penstock.queue import enqueue
+from penstock import Config, Conflict, InvalidPayload, ManualClock, Penstock
 from penstock.store import failpoints
 
 BUMP = sa.text("UPDATE penstock_definitions SET version = version + 1 WHERE key = 'work'")
@@ -23,8 +23,8 @@ def engine(app: Penstock) -> Iterator[sa.Engine]:
 
 
 @pytest.fixture
-def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(enqueue, "BULK", 10)
+def small_chunks(app: Penstock) -> None:
+    app.ground.config = replace(app.config, enqueue_batch=10)
 
 
 def again_and_again(change: Callable[[], object]) -> Callable[[], None]:
@@ -61,7 +61,7 @@ def test_a_rolling_deploy_in_the_middle_of_many(
     def deploy() -> None:
         deployed.define("work", default_params={"new": True})
 
-    many = [{"n": n} for n in range(enqueue.BULK + 2)]
+    many = [{"n": n} for n in range(Config.enqueue_batch + 2)]
     with failpoints.armed("enqueue.after", deploy):
         if joined:
             with engine.begin() as caller:
@@ -69,7 +69,7 @@ def test_a_rolling_deploy_in_the_middle_of_many(
         else:
             ids = app.enqueue_many("work", many)
     deployed.close()
-    assert app.jobs.summary().queued == len(ids) == enqueue.BULK + 2
+    assert app.jobs.summary().queued == len(ids) == Config.enqueue_batch + 2
     assert all(app.jobs.get(id).params["new"] for id in (ids[0], ids[-1]))
 
 

@@ -17,10 +17,9 @@ from django.db import IntegrityError, connection, connections, transaction
 from django.test import Client
 
 import django
-from penstock import InvalidInput, InvalidPayload, Penstock
+from penstock import Config, InvalidInput, InvalidPayload, Penstock
 from penstock.app import Task
 from penstock.core.status import JobStatus
-from penstock.queue import enqueue
 
 SCENARIOS: dict[str, Callable[[Penstock], None]] = {}
 TABLES = ("jobs", "groups", "events", "trigger_fires", "triggers", "runs", "definitions")
@@ -51,7 +50,7 @@ def fresh_process() -> Penstock:
     """An app that remembers nothing, as in a process that has just started, on a connection that Django has not opened yet."""
     from django.conf import settings
 
-    made = Penstock(settings.PENSTOCK_DATABASE_URL)
+    made = Penstock(settings.PENSTOCK_DATABASE_URL, config=Config(enqueue_batch=5))
 
     @made.job(key="work")
     def work(n: int = 0, text: str = "") -> None: ...
@@ -78,7 +77,6 @@ def _used(app: Penstock, given: Any) -> int:
 
 def each_verb() -> Iterator[tuple[str, Penstock, Callable[[Penstock, Any], int]]]:
     """Every verb as the first of its process. Chunks are small, so that many jobs are more than one statement."""
-    enqueue.BULK = 5
     for name, verb in VERBS.items():
         wipe()
         app = fresh_process()
@@ -153,7 +151,6 @@ def outside_a_block_each_call_is_committed(app: Penstock) -> None:
 
 @scenario
 def outside_a_block_a_call_that_fails_leaves_nothing(app: Penstock) -> None:
-    enqueue.BULK = 5
     process = fresh_process()
     with refused(InvalidPayload, "n"):
         process.enqueue_many("work", [{"n": n} for n in range(12)] + [{"n": "wrong"}], connection=connection)

@@ -176,7 +176,7 @@ def test_an_upgrade_does_not_block_the_fleet_behind_a_long_transaction(
     server = request.getfixturevalue("postgres")
     url = server.url(server.create_database())
     create_edition(url, "1")
-    monkeypatch.setattr(schema, "LOCK_TIMEOUT", "100ms")
+    monkeypatch.setattr(schema, "LOCK_SECONDS", 0.1)
     monkeypatch.setattr(schema, "PATIENCE_SECONDS", 0.3)
     with psycopg.connect(url) as conn:
         conn.execute("UPDATE penstock_tenants SET name = name; LOCK TABLE penstock_jobs IN ROW EXCLUSIVE MODE")

@@ -14,7 +14,8 @@ import pytest
 from sqlalchemy import create_engine, text
 
 import penstock.pipeline as dj
-from penstock.pipeline import ahead, direct, outbox
+from penstock.core import own_process
+from penstock.pipeline import ahead
 
 Make = Callable[[Any, dict[str, Any]], None]
 
@@ -99,7 +100,7 @@ def reads(numbers: Numbers, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def test_a_batch_reads_its_parents_in_a_few_statements(
     numbers: Numbers, reads: list[Any], monkeypatch: pytest.MonkeyPatch, reserve_jobs: bool
 ) -> None:
-    monkeypatch.setattr(ahead, "FRESH", 60.0)
+    monkeypatch.setitem(dj.config, "jobs.read_ahead_seconds", 60.0)
     numbers.make = numbers.product
     assert numbers.Product.populate(reserve_jobs=reserve_jobs)["success_count"] == 60
     assert numbers.Product.fetch("product", order_by="n").tolist() == [2 * n for n in range(60)]
@@ -110,7 +111,7 @@ def test_a_batch_reads_its_parents_in_a_few_statements(
 def test_a_parent_that_many_keys_share_is_read_ahead_for_all_of_them(
     numbers: Numbers, reads: list[Any], schema: dj.Schema, monkeypatch: pytest.MonkeyPatch, reserve_jobs: bool
 ) -> None:
-    monkeypatch.setattr(ahead, "FRESH", 60.0)
+    monkeypatch.setitem(dj.config, "jobs.read_ahead_seconds", 60.0)
 
     @schema
     class Method(dj.Lookup):
@@ -139,13 +140,31 @@ def test_a_parent_that_many_keys_share_is_read_ahead_for_all_of_them(
     assert len(reads) < 30
 
 
+@pytest.mark.parametrize("reserve_jobs", [True, False], ids=["distributed", "direct"])
+def test_nothing_is_read_ahead_if_that_is_turned_off(
+    numbers: Numbers, monkeypatch: pytest.MonkeyPatch, reserve_jobs: bool
+) -> None:
+    monkeypatch.setitem(dj.config, "jobs.read_ahead_seconds", 0)
+    monkeypatch.setitem(dj.config, "jobs.commit_seconds", 0)
+
+    def make(table: Any, key: dict[str, Any]) -> None:
+        numbers.product(table, key)
+        if key["n"] == 10:
+            for n in range(11, 60):
+                numbers.change(n, 5)
+
+    numbers.make = make
+    numbers.Product.populate(reserve_jobs=reserve_jobs)
+    assert numbers.Product.fetch("product", order_by="n").tolist() == [n * (2 if n < 11 else 5) for n in range(60)]
+
+
 def test_a_change_is_seen_by_the_keys_after_it(numbers: Numbers) -> None:
     def make(table: Any, key: dict[str, Any]) -> None:
         numbers.product(table, key)
         if key["n"] == 10:
             for n in range(11, 60):
                 numbers.change(n, 5)
-            time.sleep(ahead.FRESH + 0.1)
+            time.sleep(dj.config["jobs.read_ahead_seconds"] + 0.1)
 
     numbers.make = make
     numbers.Product.populate(reserve_jobs=True)
@@ -153,7 +172,7 @@ def test_a_change_is_seen_by_the_keys_after_it(numbers: Numbers) -> None:
 
 
 def test_what_make_itself_changes_is_seen_at_once(numbers: Numbers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "FRESH", 60.0)
+    monkeypatch.setitem(dj.config, "jobs.read_ahead_seconds", 60.0)
     seen = {}
 
     def make(table: Any, key: dict[str, Any]) -> None:
@@ -167,7 +186,7 @@ def test_what_make_itself_changes_is_seen_at_once(numbers: Numbers, monkeypatch:
 
 
 def test_what_make_replaces_elsewhere_is_seen_at_once(numbers: Numbers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "FRESH", 60.0)
+    monkeypatch.setitem(dj.config, "jobs.read_ahead_seconds", 60.0)
     numbers.Other.insert([{"n": n, "word": "old"} for n in range(60)])
     words = []
 
@@ -176,7 +195,7 @@ def test_what_make_replaces_elsewhere_is_seen_at_once(numbers: Numbers, monkeypa
         if key["n"] == 30:
             numbers.Other.insert([{"n": n, "word": "new"} for n in range(40, 60)], replace=True)
         if key["n"] == 31:
-            time.sleep(2 * outbox.LINGER)  # by now it is written
+            time.sleep(2 * dj.config["jobs.commit_seconds"])  # by now it is written
         numbers.product(table, key)
 
     numbers.make = make
@@ -185,7 +204,7 @@ def test_what_make_replaces_elsewhere_is_seen_at_once(numbers: Numbers, monkeypa
 
 
 def test_what_was_rolled_back_was_never_read(numbers: Numbers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "FRESH", 60.0)
+    monkeypatch.setitem(dj.config, "jobs.read_ahead_seconds", 60.0)
     seen = {}
 
     def make(table: Any, key: dict[str, Any]) -> None:
@@ -248,7 +267,7 @@ def test_asked_again_it_asks_the_database_again(numbers: Numbers) -> None:
 
 
 def test_a_row_that_was_not_there_is_looked_for_again(numbers: Numbers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "FRESH", 60.0)
+    monkeypatch.setitem(dj.config, "jobs.read_ahead_seconds", 60.0)
     numbers.Other.insert1({"n": 0, "word": "first"})
 
     def make(table: Any, key: dict[str, Any]) -> None:
@@ -292,7 +311,7 @@ def test_input_in_parts_is_read_anew_before_it_is_used(numbers: Numbers, schema:
 
 
 def test_values_of_every_kind_are_the_same_read_ahead(schema: dj.Schema, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "FRESH", 60.0)
+    monkeypatch.setitem(dj.config, "jobs.read_ahead_seconds", 60.0)
 
     @schema
     class Thing(dj.Manual):
@@ -342,7 +361,7 @@ def test_values_of_every_kind_are_the_same_read_ahead(schema: dj.Schema, monkeyp
 def test_direct_mode_leaves_what_another_has_made_since_it_looked(
     numbers: Numbers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(direct, "FRESH", 0.1)
+    monkeypatch.setitem(dj.config, "jobs.recheck_seconds", 0.1)
     called = []
 
     def make(table: Any, key: dict[str, Any]) -> None:
@@ -359,9 +378,13 @@ def test_direct_mode_leaves_what_another_has_made_since_it_looked(
     assert called == [*range(20), *range(21, 60, 2)]
 
 
-def test_populate_leaves_the_thread_as_it_found_it(numbers: Numbers) -> None:
-    if not hasattr(os, "SCHED_BATCH"):
-        pytest.skip("the system has no such policy")
+@pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="the system has no such policy")
+@pytest.mark.parametrize(("ours", "setting", "batch"), [(True, "on", True), (True, "off", False), (False, "on", False)])
+def test_only_a_process_of_our_own_asks_for_batch_scheduling(
+    numbers: Numbers, ours: bool, setting: str, batch: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_process, "_ours", ours)
+    monkeypatch.setenv("PENSTOCK_BATCH_SCHEDULING", setting)
     policies = set()
 
     def make(table: Any, key: dict[str, Any]) -> None:
@@ -373,4 +396,4 @@ def test_populate_leaves_the_thread_as_it_found_it(numbers: Numbers) -> None:
         numbers.Product.populate("n < 2", reserve_jobs=True)
         assert os.sched_getscheduler(0) == os.SCHED_OTHER
         numbers.Product.delete(prompt=False)
-    assert policies == {os.SCHED_BATCH}
+    assert policies == {os.SCHED_BATCH if batch else os.SCHED_OTHER}

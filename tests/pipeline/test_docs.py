@@ -11,7 +11,7 @@ from pathlib import Path
 
 import penstock.pipeline as dj
 from penstock.pipeline import blob
-from penstock.pipeline.config import DEFAULTS
+from penstock.pipeline.config import SETTINGS
 from penstock.pipeline.runner import ARG_SCHEMA
 
 DOCS = Path(__file__).parents[2] / "docs" / "pipelines"
@@ -33,8 +33,8 @@ def test_the_first_page_runs(url: str, tmp_path: Path) -> None:
 
 
 def test_every_setting_is_told_with_its_default() -> None:
-    told = dict(re.findall(r"^\| `([\w.]+)` \| `([^`]*)`", page("settings"), re.MULTILINE))
-    assert told == {name: repr(default) for name, (default, _) in DEFAULTS.items()}
+    told = re.findall(r"^\| `([\w.]+)` \| `([^`]*)` \| (.*) \|$", page("settings"), re.MULTILINE)
+    assert told == [(name, repr(each.default), each.meaning) for name, each in SETTINGS.items()]
 
 
 def test_every_parameter_of_populate_is_told() -> None:

@@ -347,14 +347,16 @@ def test_made_up_addresses_do_not_get_past_the_throttle_of_the_real_server(world
 
 def test_the_service_takes_no_more_connections_than_its_file_descriptors_allow(tmp_path: Path) -> None:
     code = (
-        "import resource, sys; from penstock.server.transport import affordable;"
-        "resource.setrlimit(resource.RLIMIT_NOFILE, (600, int(sys.argv[1]))); n = affordable(2000);"
+        "import resource, sys; from penstock.server.transport import affordable, raise_open_files as more;"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (600, int(sys.argv[1]))); len(sys.argv) > 2 and more(2000); n = affordable(2000);"
         "print(n, resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
     )
 
-    def found(hard: int) -> list[str]:
-        done = subprocess.run([sys.executable, "-c", code, str(hard)], capture_output=True, text=True, check=True)
+    def found(*arguments: object) -> list[str]:
+        command = [sys.executable, "-c", code, *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
         return done.stdout.split("\n")[-2].split()
 
-    assert found(4000) == ["2000", "2512"], "the limit is raised as far as is needed"
-    assert found(1000) == ["488", "1000"], "else fewer are taken"
+    assert found(4000, "ours") == ["2000", "2512"], "the limit is raised as far as is needed"
+    assert found(1000, "ours") == ["488", "1000"], "else fewer are taken"
+    assert found(4000) == ["88", "600"], "the limit of a process that is not ours is left alone"

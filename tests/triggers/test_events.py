@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from penstock.core.cause import causing_job
 from penstock.core.errors import InvalidInput, InvalidPayload, InvalidTemplate, NotFound
-from penstock.triggers.events import MAX_DEPTH
+from penstock.core.settings.triggers import TriggerSettings
 from tests.triggers.conftest import Room
 
 
@@ -120,12 +120,12 @@ def test_in_the_callers_transaction_it_exists_exactly_if_that_commits(room: Room
 def test_a_loop_of_jobs_and_events_ends(room: Room) -> None:
     room.triggers.on_event("loop", "again", "work", {"n": "{{event.n}}"})
     cause: UUID | None = None
-    for number in range(MAX_DEPTH + 1):
+    for number in range(TriggerSettings.event_depth + 1):
         token = causing_job.set(cause)
         event = room.events.emit("again", {"n": number})
         causing_job.reset(token)
         assert event.depth == number
-        if number < MAX_DEPTH:
+        if number < TriggerSettings.event_depth:
             (cause,) = event.job_ids
     assert event.outcomes[0]["outcome"] == "skipped"
     assert "loop guard" in event.outcomes[0]["reason"]

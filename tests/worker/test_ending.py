@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -90,10 +93,8 @@ def test_a_stop_waits_for_nothing_longer_than_it_says(app: Penstock, monkeypatch
     assert sum(waits) == pytest.approx(1.4)
 
 
-def test_a_job_that_never_looks_is_left_behind_but_not_left_running(
-    app: Penstock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("penstock.worker.worker.STOP_SECONDS", 0.3)
+def test_a_job_that_never_looks_is_left_behind_but_not_left_running(app: Penstock) -> None:
+    app.ground.config = replace(app.config, stop_seconds=0.3)
     go = threading.Event()
 
     @app.job(key="deaf")
@@ -185,3 +186,40 @@ def test_a_worker_starts_once(app: Penstock) -> None:
     worker.stop()
     with pytest.raises(InvalidInput, match="started before"):
         worker.start()
+
+
+def test_a_signal_for_which_the_program_has_a_handler_stays_the_programs(app: Penstock) -> None:
+    heard: list[int] = []
+
+    @app.job(key="terminate")
+    def terminate() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def stop(number: int, _frame: object) -> None:
+        heard.append(number)
+        worker.ask_to_stop()
+
+    terminate.enqueue()
+    worker = app.worker(concurrency=1)
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        worker.run()
+        assert signal.getsignal(signal.SIGTERM) is stop
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert heard == [signal.SIGTERM]
+
+
+def test_a_worker_can_leave_all_signals_alone(app: Penstock) -> None:
+    found: list[object] = []
+
+    @app.job(key="look")
+    def look() -> None:
+        found.extend(signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT))
+        worker.ask_to_stop()
+
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    look.enqueue()
+    worker = app.worker(concurrency=1)
+    worker.run(handle_signals=False)
+    assert found == before

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.worker.pace import LINGER_SECONDS, MOST_AHEAD, MOST_LINGER_SECONDS, Pace
+from penstock.core.settings.worker import WorkerSettings
+from penstock.worker.pace import LINGER_SECONDS, Pace
+
+MOST_AHEAD, MOST_LINGER_SECONDS = WorkerSettings.claim_ahead_limit, WorkerSettings.report_delay_seconds
 
 
 def paced(seconds: float, batches: int = 20) -> Pace:
@@ -36,3 +39,14 @@ def test_a_buffer_that_was_not_worked_off_is_given_up() -> None:
 def test_a_run_waits_for_company_about_as_long_as_it_took(took: float, linger: float) -> None:
     assert paced(took).linger == pytest.approx(linger)
     assert Pace(concurrency=8).linger == LINGER_SECONDS
+
+
+def test_claiming_ahead_and_waiting_for_others_are_settings() -> None:
+    none = Pace(8, WorkerSettings(claim_ahead_seconds=0, report_delay_seconds=0))
+    for _ in range(20):
+        none.ran([0.0001] * 8)
+    assert (none.ahead, none.linger, none.least_linger) == (0, 0, 0)
+    few = Pace(8, WorkerSettings(claim_ahead_limit=16))
+    for _ in range(20):
+        few.ran([0.0001] * 8)
+    assert few.ahead == 16

@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from penstock.app import Penstock
+from penstock.core.config import Config
 from penstock.core.errors import (
     DatabaseError,
     DefinitionArchived,
@@ -22,6 +23,8 @@ from penstock.core.errors import (
     UnknownDefinition,
     UnknownTenant,
 )
+from penstock.core.own_process import claim_process
+from penstock.core.settings.process import ProcessSettings
 from penstock.core.terminal import printable
 from penstock.run.shield import shield
 from penstock.worker.service import patiently
@@ -68,8 +71,10 @@ def err() -> Console:
 
 
 def keep_secrets() -> None:
-    """Hide what this process was started with from the commands that it will start. For verbs that run for long."""
-    if shield():
+    """Hide what this process was started with from the commands that it will start. For verbs that run for long; their process is
+    Penstock's own."""
+    claim_process()
+    if ProcessSettings.from_environment().hide_secrets == "on" and shield():
         structlog.get_logger("penstock").warning(
             "secret_in_arguments",
             message="A password or token was given among the arguments, where every user of this machine could see it until now. "
@@ -79,7 +84,7 @@ def keep_secrets() -> None:
 
 def open_app_patiently(database_url: str | None, app: str | None = None) -> Penstock:
     """`open_app` for what runs for long: it may be started while the database is still starting."""
-    return patiently(lambda: open_app(database_url, app=app))
+    return patiently(lambda: open_app(database_url, app=app), Config.from_environment().startup_seconds)
 
 
 def open_app(database_url: str | None, tenant: str = "default", app: str | None = None) -> Penstock:

@@ -22,6 +22,7 @@ from penstock.cli._show import print_facts, print_json
 from penstock.core.errors import PenstockError
 from penstock.core.status import JobStatus
 from penstock.store.scratch import scratch
+from penstock.worker.tuning import tuned_for_work
 
 KEY = "bench.noop"
 PATIENCE_SECONDS = 600.0
@@ -145,5 +146,5 @@ def work(concurrency: int) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
-    with opened(os.environ["PENSTOCK_DATABASE_URL"]) as app:
+    with opened(os.environ["PENSTOCK_DATABASE_URL"]) as app, tuned_for_work():
         app.worker(concurrency, grace=1).run()

@@ -13,6 +13,7 @@ from rich.table import Table as RichTable
 
 import penstock.pipeline as dj
 from penstock.core.errors import PenstockError
+from penstock.core.own_process import claim_process
 from penstock.core.terminal import printable
 from penstock.pipeline.diagram import Diagram
 
@@ -89,6 +90,7 @@ def populate(
 ) -> None:  # fmt: skip
     """Make every key that is missing, parents before children. Ends with 1 if a key failed."""
     failed = 0
+    claim_process()
     for found in _tables(module, table, database_url):
         made = _answer(
             lambda found=found: found.populate(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from penstock.cli._common import load_app
+from penstock.core.config import Config
 from penstock.core.errors import InvalidInput
 from penstock.core.redact import Redactor
 from penstock.run.command import CommandRunner
@@ -47,7 +48,8 @@ def run_remote(
             queues=queues,
             keys=keys,
             grace=grace,
-            lease=30.0 if lease is None else lease,
+            lease=lease,
+            settings=Config.from_environment(),
         )
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _number, _frame: worker.stop())  # the second signal does not wait

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 import socket
-import sys
 import threading
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -17,11 +17,10 @@ from penstock.app import Penstock
 from penstock.cli._common import AppPath, DatabaseUrl, err, keep_secrets, open_app_patiently, out
 from penstock.cli._logs import configure_logs
 from penstock.core.errors import InvalidInput
+from penstock.core.own_process import is_ours
+from penstock.core.settings.process import ProcessSettings
 from penstock.queue.access import console, ensure_bootstrap, sign_in_code
-
-TURN_SECONDS = 0.0005
-"""How long one thread may keep the interpreter while another waits for it. By default it is ten times as long, and a request that meets
-one that computes would wait for that many times."""
+from penstock.worker.tuning import turns_of
 
 Host = Annotated[str, typer.Option(envvar="PENSTOCK_HOST", help="The address to listen on.")]
 Port = Annotated[int, typer.Option(envvar="PENSTOCK_PORT", min=0, max=65535, help="The port; 0 takes a free one.")]
@@ -58,7 +57,8 @@ def api(
             made.use_commands(commands)
         server = Server(made, host, port, pipeline, root_path)
         out().print(f"Penstock's API is at {server.address}/api/v1", markup=False)
-        server.run()
+        with server.tuned():
+            server.run()
 
 
 def up(
@@ -78,17 +78,17 @@ def up(
     keep_secrets()
     with open_app_patiently(database_url, app) as made:
         server = Server(made, host, port, pipeline, root_path)
-        parts = _parts(made, commands, concurrency, pipeline or [])
-        try:
-            out().print(f"Penstock is up at {server.address}", markup=False)
-            out().print(
-                f"Sign in: {server.address}/sign-in#{sign_in_code(made.ground, console(made.ground).id)}", markup=False
-            )
-            out().file.flush()
-            server.run()
-        finally:
-            for part in reversed(parts):
-                part.stop()
+        with server.tuned():
+            parts = _parts(made, commands, concurrency, pipeline or [])
+            try:
+                out().print(f"Penstock is up at {server.address}", markup=False)
+                code = sign_in_code(made.ground, console(made.ground).id)
+                out().print(f"Sign in: {server.address}/sign-in#{code}", markup=False)
+                out().file.flush()
+                server.run()
+            finally:
+                for part in reversed(parts):
+                    part.stop()
 
 
 def _parts(app: Penstock, commands: Path | None, concurrency: int, pipelines: list[str]) -> list[Any]:
@@ -113,10 +113,12 @@ class Server:
             import uvicorn
 
             from penstock.server import Settings, create_app, uvicorn_config
+            from penstock.server.transport import raise_open_files
         except ModuleNotFoundError as error:
             raise InvalidInput(
                 f"The service needs {error.name}, which is not installed: pip install 'penstock[server]'"
             ) from error
+        self._process = ProcessSettings.from_environment()
         settings = Settings.from_environment()
         if pipelines:
             settings = replace(settings, pipelines=tuple(pipelines))
@@ -124,17 +126,22 @@ class Server:
             settings = replace(settings, root_path=root_path.rstrip("/"))
         if settings.bootstrap_token:
             ensure_bootstrap(app.ground, settings.bootstrap_token)
+        if is_ours() and self._process.raise_open_files == "on":
+            raise_open_files(settings.max_connections)
         self._socket = _listen(host, port)
         bound = self._socket.getsockname()[1]
         self.address = f"http://{f'[{host}]' if ':' in host else host}:{bound}{settings.root_path}"
         self._server = uvicorn.Server(uvicorn_config(create_app(app, settings)))
+
+    def tuned(self) -> AbstractContextManager[None]:
+        """Tune this process for as long as it serves. Only for a process that is our own."""
+        return turns_of(self._process.api_switch_interval)
 
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT."""
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._heard)
             signal.signal(signal.SIGINT, self._heard)
-        sys.setswitchinterval(min(sys.getswitchinterval(), TURN_SECONDS))
         try:
             self._server.run(sockets=[self._socket])
         finally:

@@ -15,6 +15,7 @@ from penstock.cli.remote import run_remote
 from penstock.core.errors import InvalidInput
 from penstock.worker.service import patiently
 from penstock.worker.supervise import die_with_parent, supervise
+from penstock.worker.tuning import tuned_for_work
 
 Names = Annotated[
     list[str] | None, typer.Option("--queues", "-q", help="Only these queues; may be repeated, or split by commas.")
@@ -72,7 +73,7 @@ def worker(
         return
     made = open_app_patiently(database_url, app)
     try:
-        patiently(
+        worker = patiently(
             lambda: made.worker(
                 concurrency,
                 queues=_split(queues),
@@ -82,8 +83,11 @@ def worker(
                 pipelines=pipeline or (),
                 grace=grace,
                 lease=lease,
-            )
-        ).run()
+            ),
+            made.config.startup_seconds,
+        )
+        with tuned_for_work():
+            worker.run()
     finally:
         made.close()
     if made_to_leave_threads():

@@ -103,7 +103,7 @@ class Connection:
         """Read on one connection for the length of a block, instead of fetching one from the pool for each read.
 
         Not on SQLite, where a connection that has read must end its transaction to see what came since."""
-        if self.backend == "sqlite" or self._local.reader is not None:
+        if not self.db.dialect.user_tables.reads_alone or self._local.reader is not None:
             yield
             return
         self._mind_fork()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.core.chance import chance
 from penstock.pipeline.ahead import Ahead
 from penstock.pipeline.attempt import commit, run_make
+from penstock.pipeline.config import config
 from penstock.pipeline.errors import DuplicateError
 from penstock.pipeline.jobs import encode_key
 from penstock.pipeline.keysource import missing_keys
@@ -21,10 +22,8 @@ from penstock.store.pipeline.lookup import lookup_many
 if TYPE_CHECKING:
     from penstock.pipeline.auto import AutoPopulate
 
-FRESH = 1.0
-"""Seconds for which a listed key is taken to be still missing."""
-
 AT_ONCE = 500
+"""Keys that one statement looks for: their values are parameters, and SQLite takes some thousands of those."""
 
 
 def list_keys(table: AutoPopulate, options: Options, tried: set[tuple[Any, ...]]) -> list[Key]:
@@ -70,11 +69,12 @@ class _Missing:
         self.table, self.keys = table, keys
         self._names = tuple(attribute.name for attribute in table.base.job_key)
         self._made: set[tuple[Any, ...]] = set()
+        self._fresh: float = config["jobs.recheck_seconds"]
         self._asked, self._first, self._end = time.monotonic(), 0, len(keys)
 
     def still(self, at: int) -> bool:
         now = time.monotonic()
-        if at >= self._end or now - self._asked > FRESH:
+        if at >= self._end or now - self._asked > self._fresh:
             end = at + 2 * (at - self._first) + 1
             self._made = self._found([self._encoded(key) for key in self.keys[at:end]])
             self._asked, self._first, self._end = now, at, end

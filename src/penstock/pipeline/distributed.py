@@ -34,11 +34,10 @@ if TYPE_CHECKING:
     from penstock.pipeline.auto import AutoPopulate
 
 GROWTH = 16
+"""How many times larger a batch may be than the one before it, while it is not known how long keys take."""
+
 OVERHEADS = 4
 """A batch lasts at least so many times as long as it takes to claim it."""
-
-PATIENCE = 30.0
-"""How long populate() waits for the retry of a key that it failed itself."""
 
 
 def run(table: AutoPopulate, options: Options, budget: Budget, step: Callable[[], None]) -> Outcome:
@@ -98,7 +97,7 @@ class _Worker:
         if not self.retries:
             return False
         wait = heappop(self.retries) - time.monotonic()
-        if wait > PATIENCE:
+        if wait > config["jobs.retry_patience"]:
             return False
         time.sleep(max(0.0, wait) + 0.01)
         while self.retries and self.retries[0] <= time.monotonic():

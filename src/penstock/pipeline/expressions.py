@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import BigInteger, Double, and_, case, cast, func, literal, not_, or_, type_coerce
+from sqlalchemy import BigInteger, Double, and_, cast, func, literal, not_, or_, type_coerce
 from sqlalchemy.sql import ColumnElement
 
 from penstock.pipeline import extras, kinds
@@ -346,14 +346,15 @@ class Expressions:
 
     def _decimal_as_real(self, term: Term) -> ColumnElement[Any]:
         assert term.attribute is not None
-        real: ColumnElement[Any] = cast(term.expr, Double())
-        return real / 10.0 ** int(term.attribute.args[1]) if self.moments.db.name == "sqlite" else real
+        assert term.expr is not None
+        return self.moments.db.dialect.user_tables.decimal_as_real(term.expr, int(term.attribute.args[1]))
 
     def _with_nan(self, term: Term, made: ColumnElement[Any]) -> ColumnElement[Any]:
-        """SQLite keeps NaN as text, which its sums would count as nothing."""
-        if self.moments.db.name != "sqlite" or term.kind != "float64":
+        if term.kind != "float64":
             return made
-        return case((func.max(func.typeof(term.expr) == "text") == 1, literal(float("nan"), column_type("float64", ()))), else_=made)  # fmt: skip
+        assert term.expr is not None
+        nan = literal(float("nan"), column_type("float64", ()))
+        return self.moments.db.dialect.user_tables.with_nan(term.expr, made, nan)
 
     def _count(self, node: Any) -> Term:
         exp = self.exp

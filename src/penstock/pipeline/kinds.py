@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from penstock.pipeline.blob import pack, unpack
+from penstock.store.dialect import user_tables_of
 from penstock.store.pipeline.shape import Attribute
 
 INTEGERS = {
@@ -71,8 +72,8 @@ def _enum_values(text: str) -> tuple[str, ...]:
     return values
 
 
-def encode(attribute: Attribute, value: Any, backend: str) -> Any:
-    """The value as the database takes it. Raises ValueError that says what the attribute takes."""
+def encode(attribute: Attribute, value: Any, backend: str | None = None) -> Any:
+    """The value as the database takes it, or some database if none is named. Raises ValueError that says what the attribute takes."""
     if value is None:
         return None
     if type(value).__module__ == "numpy" and hasattr(value, "item") and attribute.kind != "blob":
@@ -154,14 +155,15 @@ def _flag(text: str) -> bool:
     raise ValueError(f"{text!r} is neither true nor false")
 
 
-def _integer(attribute: Attribute, value: Any, backend: str) -> int:
+def _integer(attribute: Attribute, value: Any, backend: str | None) -> int:
     if isinstance(value, bool | int) or (isinstance(value, float | Decimal) and value == int(value)):
         number = int(value)
     else:
         raise ValueError(f"{value!r}; {attribute.type} takes a whole number")
     low, high = INTEGERS[attribute.kind]
-    if backend == "sqlite" and attribute.kind == "uint64" and number > 2**63 - 1:
-        raise ValueError(f"{number}; SQLite's integers end at {2**63 - 1}. Use PostgreSQL, or store it as varchar")
+    largest = high if backend is None else user_tables_of(backend).largest_integer
+    if attribute.kind == "uint64" and largest < number <= high:
+        raise ValueError(f"{number}; SQLite's integers end at {largest}. Use PostgreSQL, or store it as varchar")
     if not low <= number <= high:
         raise ValueError(f"{number}; {attribute.type} takes {low} to {high}")
     return number

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from sqlalchemy import BigInteger, bindparam, cast, func, type_coerce
+from sqlalchemy import bindparam, type_coerce
 from sqlalchemy.sql import ColumnElement
 
 from penstock.pipeline.kinds import wall
@@ -41,6 +41,4 @@ class Moments:
 
     def shifted(self, moment: ColumnElement[Any], kind: str, seconds: float) -> ColumnElement[Any]:
         """A time attribute plus seconds."""
-        if self.db.name == "sqlite":
-            return type_coerce(cast(moment, BigInteger) + round(seconds * 1_000_000), column_type(kind, ()))
-        return type_coerce(moment.op("+")(func.make_interval(0, 0, 0, 0, 0, 0, float(seconds))), column_type(kind, ()))
+        return type_coerce(self.db.dialect.user_tables.shifted(moment, seconds), column_type(kind, ()))

@@ -1,7 +1,7 @@
 """Finished keys on their way to the database, several in one transaction.
 
 Where make() takes a millisecond, a commit of its own for each key would cost more than the work. So finished keys wait
-here for company, for at most a quarter of a second, and go in together: all their rows, and the completion of their
+here for company, for `jobs.commit_seconds` at most, and go in together: all their rows, and the completion of their
 jobs. If anything is wrong with one of them, each goes in alone, and only that one fails.
 """
 
@@ -14,14 +14,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+from penstock.pipeline.config import config
 from penstock.pipeline.connection import Connection
 from penstock.pipeline.make import MakeScope, Pending, write_pending
 from penstock.store.database import Tx
 
 T = TypeVar("T")
-
-COMPANY = 200
-LINGER = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +38,8 @@ class Outbox:
         self.done = 0
         self.failed: list[tuple[Finished, Exception]] = []
         self._connection, self._settle = connection, settle
+        self._linger: float = config["jobs.commit_seconds"]
+        self._company: int = config["jobs.commit_limit"] if self._linger else 1
         self._lock = threading.RLock()
         self._waiting: list[Finished] = []
         self._since = 0.0
@@ -52,9 +52,10 @@ class Outbox:
         with self._lock:
             self._waiting.append(finished)
             self._tables |= finished.scope.tables
+            if len(self._waiting) >= self._company:
+                self.flush()
+                return
             if len(self._waiting) > 1:
-                if len(self._waiting) >= COMPANY:
-                    self.flush()
                 return
             self._since = time.monotonic()
             if self._thread is None:
@@ -124,10 +125,10 @@ class Outbox:
         """See that nothing waits for longer than it may, while the next make() takes its time."""
         while not self._closed.is_set():
             self._filled.wait()
-            if self._closed.wait(max(0.0, self._since + LINGER - time.monotonic())):
+            if self._closed.wait(max(0.0, self._since + self._linger - time.monotonic())):
                 return
             with self._lock:
-                if self._waiting and time.monotonic() < self._since + LINGER:
+                if self._waiting and time.monotonic() < self._since + self._linger:
                     continue  # what it waited for went in meanwhile, and others came
                 self._filled.clear()
                 self.flush()

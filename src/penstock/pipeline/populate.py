@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from penstock.pipeline import direct, distributed, processes
+from penstock.pipeline.config import config
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.jobs import check_priority
 from penstock.pipeline.keysource import missing_keys
@@ -61,7 +62,8 @@ def ended_by_sigterm() -> Iterator[None]:
     """Let SIGTERM end the block as an exception, so that what is held is given back. A handler that the program has
     set itself stays."""
     if (
-        threading.current_thread() is not threading.main_thread()
+        not config["jobs.end_on_sigterm"]
+        or threading.current_thread() is not threading.main_thread()
         or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
     ):
         yield

@@ -12,6 +12,7 @@ from multiprocessing.connection import Connection as Pipe
 from multiprocessing.context import ForkProcess
 from typing import TYPE_CHECKING, Any
 
+from penstock.core.own_process import claim_process
 from penstock.pipeline import direct, distributed
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.options import Budget, Options, Outcome
@@ -135,6 +136,7 @@ def _gather(context: Any, bodies: list[Callable[[], Outcome]]) -> Outcome:
 
 
 def _child(body: Callable[[], Outcome], pipe: Pipe) -> None:
+    claim_process()
     signal.signal(signal.SIGTERM, _terminate)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent tells us
     result: Any

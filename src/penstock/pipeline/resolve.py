@@ -147,7 +147,7 @@ class _Builder:
 def _check_default(attribute: Attribute) -> None:
     try:
         value = default_value(attribute, lambda: datetime(2026, 1, 1, tzinfo=UTC))
-        encode(attribute, value, "postgresql")
+        encode(attribute, value)
     except (ValueError, ArithmeticError) as error:
         raise ValueError(f"the default {attribute.default} does not fit {attribute.type}") from error
     if attribute.kind in ("blob", "json") and value is not None:

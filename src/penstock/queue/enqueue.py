@@ -27,7 +27,6 @@ from penstock.store.database import Tx
 from penstock.store.hot import Alike, NewJob
 from penstock.store.unit import savepoint
 
-BULK = 5_000
 TRIES = 5
 """How often a definition may change under an enqueue before it gives up."""
 _SOURCES = [source.value for source in Source]
@@ -325,7 +324,7 @@ def _many_alone(ground: Ground, wanted: Many) -> None:
         if tried and jobs.get(tx, wanted.tenant_id, wanted.ids[0]) is not None:
             return  # an earlier try was committed after all, and with the first all of them
         tried.append(True)
-        _write_chunks(tx, ready)
+        _write_chunks(tx, ready, ground.config.enqueue_batch)
 
     for attempt in range(TRIES):
         ready = _prepare_many(ground, None, wanted, fresh=attempt > 0)
@@ -355,13 +354,14 @@ def _many_joined(ground: Ground, tx: Tx, wanted: Many, ready: Alike | InvalidPay
     if isinstance(ready, InvalidPayload):
         _raise_if_still_so(ground, tx, wanted, ready)
         ready = None
+    batch = ground.config.enqueue_batch
     for attempt in range(TRIES):
         if ready is None:
             ready = _prepare_many(ground, tx, wanted, fresh=attempt > 0)
         try:
             # One chunk is one statement, which writes all or none by itself.
-            with nullcontext() if len(wanted.ids) <= BULK else savepoint(tx):
-                _write_chunks(tx, ready)
+            with nullcontext() if len(wanted.ids) <= batch else savepoint(tx):
+                _write_chunks(tx, ready, batch)
             return
         except _Changed:
             _require_active(tx, wanted.tenant_id)
@@ -391,8 +391,8 @@ def _prepare_many(ground: Ground, tx: Tx | None, wanted: Many, *, fresh: bool = 
     return Alike(first, wanted.ids, texts)
 
 
-def _write_chunks(tx: Tx, ready: Alike) -> None:
-    for start in range(0, len(ready.ids), BULK):
-        ids, texts = ready.ids[start : start + BULK], ready.params[start : start + BULK]
+def _write_chunks(tx: Tx, ready: Alike, batch: int) -> None:
+    for start in range(0, len(ready.ids), batch):
+        ids, texts = ready.ids[start : start + batch], ready.params[start : start + batch]
         if jobs.insert_alike(tx, Alike(ready.first, ids, texts)) < len(ids):
             raise _Changed

@@ -22,9 +22,6 @@ from penstock.store.hot import Gate
 
 T = TypeVar("T")
 
-TENANT_SECONDS = 5.0
-"""How long the id of a slug is remembered: a tenant may be deleted, and its slug given to another."""
-
 
 @dataclass(frozen=True, slots=True)
 class Ended:
@@ -46,9 +43,6 @@ class Queued:
     at: float
     added: int
 
-
-BOUNDS_SECONDS = 2.0
-"""How long another process's change of a tenant's quotas may take to bind here."""
 
 Outbox = Callable[[Tx, Sequence[Ended]], None]
 
@@ -92,11 +86,11 @@ class Ground:
         return found.id
 
     def bounds(self, tenant_id: UUID, tx: Tx | None = None) -> Bounds:
-        """What binds this tenant; `FREE` if nothing does. What is set is read again every two seconds."""
+        """What binds this tenant; `FREE` if nothing does. What is set is remembered for `cache_seconds`."""
         until, own = self._bounds.get(tenant_id, (0.0, FREE))
         if until < time.monotonic():
             own = self._own_bounds(tenant_id, tx)
-            self._bounds[tenant_id] = time.monotonic() + BOUNDS_SECONDS, own
+            self._bounds[tenant_id] = time.monotonic() + self.config.cache_seconds, own
         return own if self.default_bounds is FREE else own.over(self.default_bounds)
 
     def known_bounds(self, tenant_id: UUID) -> Bounds | None:
@@ -117,7 +111,7 @@ class Ground:
         known = self._tenants.get(slug)
         if known is None or known == DEFAULT_TENANT_ID or not self.db.owns_engine:
             return known
-        return known if time.monotonic() - self._looked_up.get(slug, 0.0) < TENANT_SECONDS else None
+        return known if time.monotonic() - self._looked_up.get(slug, 0.0) < self.config.cache_seconds else None
 
     def forget_tenant(self, slug: str) -> None:
         """Look the tenant up again: it was deleted, and another one may have its slug."""

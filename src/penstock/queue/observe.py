@@ -12,6 +12,7 @@ from uuid import UUID
 from penstock.core import check
 from penstock.core.audit_chain import Verified
 from penstock.core.errors import InvalidInput, NotFound
+from penstock.core.leases import present_for
 from penstock.core.nouns import Health, Job, Run, Violation, Warning_
 from penstock.core.status import TERMINAL, JobStatus, one_of
 from penstock.queue import audit, keyring
@@ -106,7 +107,7 @@ def chain(ground: Ground, tenant_id: UUID, job_id: UUID) -> list[Job]:
 
 def present_workers(ground: Ground) -> list[dict[str, Any]]:
     with ground.db.read() as tx:
-        return workers.present(tx, 2 * ground.config.lease_seconds)
+        return workers.present(tx, present_for(ground.config.lease_seconds))
 
 
 def doctor(ground: Ground) -> Health:
@@ -117,7 +118,7 @@ def doctor(ground: Ground) -> Health:
         chains = audit_chain.verify(tx)
         found = [*checks.violations(tx, ground.config.grace_seconds), *_tampered(chains), *pipelines.violations(tx)]
         missed = [Warning_("engine without what Penstock needs", message) for message in ground.db.missing]
-        unserved = served.warnings(tx, 2 * ground.config.lease_seconds)
+        unserved = served.warnings(tx, present_for(ground.config.lease_seconds))
         warned = [*missed, *checks.warnings(tx), *unserved, *_doubtful(tx, chains), *pipelines.warnings(tx)]
         kept = keyring.looked_at(tx)
         return Health(tuple(found), (*warned, *kept.warnings), len(CHECKS) + 2, kept.notes)

@@ -76,7 +76,7 @@ def _left_after_the_short_way(ground: Ground, reports: Sequence[Report], worker:
     closings = [_without_facts(each) for each in reports]
     if ground.db.codec.writes and any(each.tenant_id is None and has_secrets(each.resolution) for each in closings):
         return reports  # whose they are is to be looked up
-    done = ground.db.at_once(lambda tx: claims.close(tx, closings, shard_of(worker), alone=True))
+    done = ground.db.at_once(lambda tx: claims.close_alone(tx, closings, shard_of(worker)))
     if done is None:
         return reports
     closed = done.run_ids

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from penstock.core.chance import chance
 from penstock.core.decide import Lost, lost_run
+from penstock.core.leases import forgotten_after, present_for
 from penstock.core.outcomes import Canceled, Failed, Outcome, Skipped, Succeeded, TimedOut
 from penstock.core.status import RetryMode
 from penstock.queue import audit, erase
@@ -224,11 +225,11 @@ def keep_house(ground: Ground) -> int:
 
     def work(tx: Tx) -> None:
         reservations.expire(tx, is_dead=is_dead)
-        recovery.forget_workers(tx, unseen_for=10 * ground.config.lease_seconds, is_dead=is_dead)
+        recovery.forget_workers(tx, unseen_for=forgotten_after(ground.config.lease_seconds), is_dead=is_dead)
         workers.remember_time(tx)
 
     ground.db.transact(work)
-    ground.db.transact(lambda tx: served.set_floors(tx, 2 * ground.config.lease_seconds))
+    ground.db.transact(lambda tx: served.set_floors(tx, present_for(ground.config.lease_seconds)))
     audit.seal(ground)
     erase.resume(ground)
     return taken_up

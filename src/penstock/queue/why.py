@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from penstock.core.errors import NotFound
+from penstock.core.leases import present_for
 from penstock.core.masking import hidden_job
 from penstock.core.nouns import Job, Why
 from penstock.core.status import JobStatus, WaitsFor
@@ -60,7 +61,7 @@ def _waiting(ground: Ground, tx: Tx, job: Job, name: Name) -> Why:
     limited = _limit(tx, job)
     if limited is not None:
         return limited
-    offering = facts.offering(tx, job, 2 * ground.config.lease_seconds)
+    offering = facts.offering(tx, job, present_for(ground.config.lease_seconds))
     if not offering:
         told = {"queue": job.queue, "key": job.definition_key}
         return Why(

@@ -20,14 +20,13 @@ from pathlib import Path
 from typing import Any, Protocol
 from uuid import UUID
 
-import structlog
-
 from penstock.core.errors import InvalidInput
 from penstock.core.masking import secrets_of_claim
 from penstock.core.nouns import Claim
 from penstock.core.outcomes import Canceled, Evidence, Outcome
 from penstock.core.payload import plain
 from penstock.core.redact import Redactor, secrets_in
+from penstock.core.utc_logs import utc_logger
 
 MAX_MESSAGE = 1000
 
@@ -153,7 +152,7 @@ class Context:
     @cached_property
     def log(self) -> Any:
         """A structlog logger that already carries the ids of this run."""
-        logger = structlog.get_logger("penstock.job") if self._log is None else self._log
+        logger = utc_logger("penstock.job") if self._log is None else self._log
         return logger.bind(**self.ids)
 
     @property

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from math import isfinite
 from typing import Any
 
-import structlog
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from penstock.core.cause import causing_job
@@ -33,14 +32,13 @@ from penstock.core.outcomes import (
 )
 from penstock.core.payload import plain
 from penstock.core.redact import Redactor
+from penstock.core.utc_logs import worker_log
 from penstock.run.context import Context, Control, running, stopped
 from penstock.run.output import TAIL_BYTES
 
 MAX_ERROR = 2000
 AWAY = (DatabaseUnavailable, DatabaseLocked, DatabaseFull, DatabaseReadOnly)
 """What Penstock itself raises in a job while its database cannot be used: no fault of the job."""
-
-_log: Any = structlog.get_logger("penstock.worker")
 
 
 def perform(call: Callable[[], Any], context: Context, control: Control, redactor: Redactor) -> Outcome:
@@ -98,7 +96,7 @@ def _returned(result: Any, context: Context) -> Outcome:
     except Exception as error:
         why = str(error) if isinstance(error, PydanticSerializationError | ValueError) else type(error).__name__
     note = f"The job succeeded, but its result could not be stored: {why}. Return JSON of at most 1 MiB, or keep it as an artifact."
-    _log.warning("result_not_stored", job_id=str(context.job_id), definition_key=context.key, reason=why)
+    worker_log.warning("result_not_stored", job_id=str(context.job_id), definition_key=context.key, reason=why)
     return Succeeded(None, _evidence(context, f"[penstock] {note}\n"))
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from penstock.core.nouns import Claim
 from penstock.core.outcomes import Evidence, Failed, Outcome, TimedOut
 from penstock.core.redact import Redactor
+from penstock.core.settings.worker import WorkerSettings
 from penstock.run.context import Context, Control, forwarding, stopped
 from penstock.run.guardian import guardian
 from penstock.run.output import LogFile, Stream
@@ -24,12 +25,6 @@ from penstock.run.spawn import Child, is_exhausted, two_pipes
 from penstock.run.target import Target
 from penstock.run.wire import Receiver, Sender, unpack
 
-RUNS_PER_PROCESS = 1000
-"""A process is replaced after so many jobs, so that what leaks in user code is given back."""
-
-BOOT_SECONDS = 60.0
-"""How long a fresh process may take to import the job, beside the job's own timeout."""
-
 _START = "import sys; sys.path[:] = {path!r}; from penstock.run.child import main; main({requests}, {messages})"
 _LEVELS = frozenset(("debug", "info", "warning", "warn", "error", "exception", "critical", "fatal", "msg"))
 
@@ -37,8 +32,9 @@ _LEVELS = frozenset(("debug", "info", "warning", "warn", "error", "exception", "
 class Pool:
     """Child processes that wait for work. There are as many as jobs have run at once."""
 
-    def __init__(self, kill_grace: float) -> None:
+    def __init__(self, kill_grace: float, settings: WorkerSettings) -> None:
         self._kill_grace = kill_grace
+        self._settings = settings
         self._lock = threading.Lock()
         self._idle: list[_Process] = []
 
@@ -50,7 +46,9 @@ class Pool:
             why = f"No process could be started for the job: {error.strerror or error}."
             return Failed(why, blameless=is_exhausted(error))
         try:
-            outcome = _Watch(process, claim, control, redactor, self._kill_grace).follow(target)
+            outcome = _Watch(
+                process, claim, control, redactor, self._kill_grace, self._settings.process_start_seconds
+            ).follow(target)
         except BaseException:
             process.end()
             raise
@@ -75,7 +73,7 @@ class Pool:
 
     def _give_back(self, process: _Process) -> None:
         process.runs += 1
-        if process.runs >= RUNS_PER_PROCESS or not process.lives():
+        if process.runs >= self._settings.runs_per_process or not process.lives():
             process.end()
             return
         with self._lock:
@@ -127,7 +125,13 @@ class _Watch:
     """Follows one job in a process: hears it, reads what it prints, stops it when it must."""
 
     def __init__(
-        self, process: _Process, claim: Claim, control: Control, redactor: Redactor, kill_grace: float
+        self,
+        process: _Process,
+        claim: Claim,
+        control: Control,
+        redactor: Redactor,
+        kill_grace: float,
+        boot: float,
     ) -> None:
         self._process = process
         self._claim = claim
@@ -135,7 +139,7 @@ class _Watch:
         self._redactor = redactor
         self._kill_grace = kill_grace
         self._started = time.monotonic()
-        self._boot = BOOT_SECONDS
+        self._boot = boot
         self._kill_at: float | None = None
         self._refresh_at = self._started + REFRESH_SECONDS
         self._reported = 0

@@ -16,6 +16,7 @@ from penstock.core.masking import secrets_of_claim
 from penstock.core.nouns import Claim
 from penstock.core.outcomes import Outcome
 from penstock.core.redact import Redactor
+from penstock.core.settings.worker import WorkerSettings
 from penstock.core.signature import Signature, read
 from penstock.run.context import Context, Control
 from penstock.run.loop import LoopThread
@@ -49,13 +50,14 @@ class PythonRunner:
         redactor: Redactor | None = None,
         kill_grace: float = 5.0,
         secrets: Callable[[Claim], Iterable[str]] = secrets_of_claim,
+        settings: WorkerSettings | None = None,
     ) -> None:
         """`kill_grace` is what a canceled job in a process of its own has to end by itself; `secrets` finds those of a claim."""
         self._redactor = redactor or Redactor()
         self._secrets = secrets
         self._jobs: dict[str, _Job] = {}
         self._loop = LoopThread()
-        self._pool = Pool(kill_grace)
+        self._pool = Pool(kill_grace, settings or WorkerSettings())
 
     @property
     def keys(self) -> frozenset[str]:

@@ -21,11 +21,11 @@ from penstock.core.errors import CiphertextInvalid, InvalidInput, KeyMissing
 from penstock.core.nouns import Claim
 from penstock.core.outcomes import Failed, Outcome, Skipped, Snoozed, Succeeded
 from penstock.core.payload import dumps
+from penstock.core.settings.triggers import TriggerSettings
 from penstock.core.version import VERSION
 from penstock.core.webhook import DELIVERY_KEY, Attempt, Egress, Endpoint, headers
 from penstock.run.context import Control
 
-TOTAL_SECONDS = 10.0
 BODY_SECONDS = 2.0
 """Of those, for the body of an answer whose status is known."""
 
@@ -63,7 +63,7 @@ class WebhookRunner:
         post: Post,
         egress: Egress | None = None,
         *,
-        total_seconds: float = TOTAL_SECONDS,
+        total_seconds: float = TriggerSettings.webhook_seconds,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._post = post

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from contextlib import suppress
 from typing import Any
 
 import h11
@@ -63,21 +64,26 @@ def protocol_of(settings: Settings) -> type[Protocol]:
     return Bounded
 
 
+def raise_open_files(connections: int) -> None:
+    """Raise this process's limit of open files as far as so many connections need and the system allows. Only for a process that is
+    our own: its children inherit the limit."""
+    if resource is None:
+        return
+    needed = connections + BACKLOG + OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    raised = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    if soft != resource.RLIM_INFINITY and raised > soft:
+        with suppress(OSError, ValueError):  # what we have is what there is
+            resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
+
+
 def affordable(wanted: int) -> int:
-    """Return how many connections the file descriptors of this process allow, after raising their limit as far as is needed."""
+    """Return how many connections the file descriptors of this process allow."""
     if resource is None:
         return wanted
-    needed = wanted + BACKLOG + OTHER_FILES
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY or soft >= needed:
+    soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted + BACKLOG + OTHER_FILES:
         return wanted
-    raised = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-    if raised > soft:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
-            soft = raised
-        except (OSError, ValueError):
-            pass  # what we have is what there is
     affords = max(MIN_CONNECTIONS, soft - BACKLOG - OTHER_FILES)
     if affords < wanted:
         structlog.get_logger("penstock.server").warning(

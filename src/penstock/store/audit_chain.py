@@ -13,7 +13,6 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import bindparam, delete, func, literal, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql import ColumnElement
 
 from penstock.core.audit_chain import (
@@ -184,9 +183,8 @@ def every_chain(tx: Tx) -> set[UUID | None]:
 
 def _locked(tx: Tx, tenant_id: UUID | None) -> Head:
     """The head of a chain, locked until this transaction ends. Taken last, and by those who seal only."""
-    new: Any = sqlite.insert if tx.dialect.name == "sqlite" else postgresql.insert
     tx.run(
-        new(audit_heads)
+        tx.insert(audit_heads)
         .values(chain=_chain(tenant_id), seq=0, hash=GENESIS, at=tx.now, anchor_seq=0, anchor_hash=GENESIS)
         .on_conflict_do_nothing()
     )

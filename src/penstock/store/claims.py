@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -17,7 +17,7 @@ from penstock.core.nouns import Claim
 from penstock.core.outcomes import NOTHING
 from penstock.core.status import RetryMode, RunStatus, WaitsFor
 from penstock.store import failpoints, promote, rows, states
-from penstock.store.database import Tx
+from penstock.store.database import HotTx, Tx
 from penstock.store.dialect import Dialect
 from penstock.store.hot import NOTHING_TAKEN, Beats, ClaimRequest, Closing, Closures, Gate, Rehearsed, Taken
 from penstock.store.sealing import error_of, has_secrets, progress_of, stderr_of, stdout_of
@@ -41,7 +41,7 @@ def claim(tx: Tx, entered: Gate, request: ClaimRequest) -> Taken:
     return _opened(tx, tx.dialect.claim(tx.conn, tx.moment, admitted)) if admitted else NOTHING_TAKEN
 
 
-def _opened(tx: Tx, taken: Taken) -> Taken:
+def _opened(tx: HotTx, taken: Taken) -> Taken:
     codec = tx.codec
     return Taken(taken.number, lambda: codec.claims(taken.claims())) if taken.number else taken
 
@@ -52,7 +52,7 @@ def rehearse(dialect: Dialect, expected: Gate, request: ClaimRequest, moment: da
     return None if admitted is None else dialect.rehearse(moment, admitted, expected)
 
 
-def enter_and_claim(tx: Tx, rehearsed: Rehearsed) -> tuple[Gate, Taken]:
+def enter_and_claim(tx: HotTx, rehearsed: Rehearsed) -> tuple[Gate, Taken]:
     """The same where nothing has changed since the gate was last seen, which is most of the time; nothing is claimed if
     something has."""
     failpoints.reach("claim.before")
@@ -131,12 +131,26 @@ def attempts(tx: Tx, pairs: Sequence[tuple[UUID, UUID]]) -> dict[UUID, tuple[Att
     }
 
 
-def close(tx: Tx, closings: Sequence[Closing], shard: int = 0, *, alone: bool = False) -> Closures:
-    """Close runs and move their jobs as decided, with their retries. One that is missing from the answer was not ours, or is not
-    to be closed `alone`: its group goes on with it, or a webhook is told."""
+def close_alone(tx: HotTx, closings: Sequence[Closing], shard: int = 0) -> Closures:
+    """Close runs from which nothing follows. One that is missing from the answer was not ours, or its group goes on with it, or a
+    webhook is told. Whoever seals must know whose jobs they are: nothing is looked up here."""
     failpoints.reach("finish.before")
-    sealed = _sealed(tx, closings) if tx.codec.writes else closings
-    closures = tx.dialect.close(tx.conn, tx.moment, sealed, shard, alone=alone)
+    if tx.codec.writes:
+        known = {each.job_id: each.tenant_id for each in closings if each.tenant_id is not None}
+        closings = _sealed(tx, closings, known)
+    closures = tx.dialect.close(tx.conn, tx.moment, closings, shard, alone=True)
+    failpoints.reach("finish.before_retry")
+    return closures
+
+
+def close(tx: Tx, closings: Sequence[Closing], shard: int = 0) -> Closures:
+    """Close runs and move their jobs as decided, with their retries. One that is missing from the answer was not ours."""
+    failpoints.reach("finish.before")
+    sealed = closings
+    if tx.codec.writes:
+        telling = [each for each in closings if has_secrets(each.resolution)]
+        sealed = _sealed(tx, closings, _tenants(tx, [(each.job_id, each.tenant_id) for each in telling]))
+    closures = tx.dialect.close(tx.conn, tx.moment, sealed, shard, alone=False)
     failpoints.reach("finish.before_retry")
     if closures.followed:
         delays = {each.run_id: each.resolution.delay for each in closings if each.resolution.chain}
@@ -149,11 +163,11 @@ def close(tx: Tx, closings: Sequence[Closing], shard: int = 0, *, alone: bool = 
     return closures
 
 
-def _sealed(tx: Tx, closings: Sequence[Closing]) -> list[Closing]:
-    telling = [closing for closing in closings if has_secrets(closing.resolution)]
-    known = _tenants(tx, [(closing.job_id, closing.tenant_id) for closing in telling])
+def _sealed(tx: HotTx, closings: Sequence[Closing], known: Mapping[UUID, UUID]) -> list[Closing]:
     return [
-        tx.codec.closing(closing, known[closing.job_id]) if closing.job_id in known else _without_secrets(closing)
+        tx.codec.closing(closing, known[closing.job_id])
+        if closing.job_id in known and has_secrets(closing.resolution)
+        else _without_secrets(closing)
         for closing in closings
     ]
 

@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, CursorResult, Engine, create_engine, literal
+from sqlalchemy import Connection, CursorResult, Engine, Table, create_engine, literal
 from sqlalchemy import exc as sa_exc
 from sqlalchemy.engine import URL
 from sqlalchemy.sql import ColumnElement, Executable
@@ -24,18 +23,13 @@ from sqlalchemy.sql import ColumnElement, Executable
 from penstock.core.chance import chance
 from penstock.core.cipher import KeyRing
 from penstock.core.clock import Clock
-from penstock.core.errors import DatabaseUnavailable, InvalidInput
+from penstock.core.errors import DatabaseUnavailable
 from penstock.core.outside import transacting
 from penstock.store import failpoints, urls
-from penstock.store.dialect import Bare, Dialect, dialect_for
+from penstock.store.dialect import Bare, Dialect, FileLost, HotConnection, Lock, dialect_for
 from penstock.store.faults import is_disconnect, is_left, is_read_only, is_transient, translated
 from penstock.store.guest import guest_connection
-from penstock.store.postgresql import link
 from penstock.store.sealing import PLAIN, Codec
-from penstock.store.sqlite.adopted import adopt
-from penstock.store.sqlite.engine import is_prepared
-from penstock.store.sqlite.file import FileLost
-from penstock.store.sqlite.transaction import begin_to_write
 from penstock.store.types import UtcTime
 
 T = TypeVar("T")
@@ -51,14 +45,22 @@ AT_HAND_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Tx:
-    """A transaction under way. `now` is one moment for all of it where we hold the clock, else the database's own."""
+class HotTx:
+    """A transaction as the hot verbs take it: insert, claim and close, each a statement of the dialect's own. On the short way there is
+    no more than this, so that a verb which asks for a `Tx` cannot run there."""
 
-    conn: Connection
+    conn: HotConnection
     dialect: Dialect
     moment: datetime | None
     codec: Codec = PLAIN
     """What seals the values that are encrypted at rest, and opens them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tx(HotTx):
+    """A transaction under way. `now` is one moment for all of it where we hold the clock, else the database's own."""
+
+    conn: Connection
 
     @property
     def now(self) -> ColumnElement[datetime]:
@@ -80,6 +82,19 @@ class Tx:
     def lease_until(self, seconds: float) -> ColumnElement[datetime]:
         """When a lease of `seconds` that is given now is over."""
         return self.dialect.add_seconds(self.lease_now, seconds)
+
+    def lock(self, lock: Lock) -> None:
+        """Wait for the lock, and hold it until the transaction ends."""
+        self.dialect.lock(self.conn, lock)
+
+    def try_lock(self, lock: Lock) -> bool:
+        """Take the lock until the transaction ends. Returns False if somebody else holds it."""
+        return self.dialect.try_lock(self.conn, lock)
+
+    def insert(self, table: Table) -> Any:
+        """An INSERT that can say what to do on a conflict, which SQL's own cannot. SQLAlchemy has one for each database, without a
+        type in common."""
+        return self.dialect.insert(table)
 
     def run(self, statement: Executable, params: Any = None) -> CursorResult[Any]:
         return self.conn.execute(statement, params)
@@ -133,10 +148,8 @@ class Database:
         self.dialect = dialect_for(self.engine.dialect.name, injected_clock=clock is not None)
         self.missing: tuple[str, ...] = ()
         """What an engine of the caller's could not give, in sentences."""
-        if not self.owns_engine and self.dialect.name == "sqlite" and not is_prepared(self.engine):
-            adopted = adopt(
-                self.engine, lambda given: self.dialect.engine_beside(given, create_engine, pool_size, busy_timeout)
-            )
+        if not self.owns_engine:
+            adopted = self.dialect.adopt(self.engine, create_engine, pool_size, busy_timeout)
             self.engine, self.owns_engine, self.missing = adopted.engine, adopted.is_ours, adopted.missing
         self.clock = clock
         self.busy_timeout = busy_timeout
@@ -210,11 +223,11 @@ class Database:
         self._renew()
         if not self.owns_engine:
             self._still_there()  # an engine that is not ours would create a file that is gone
-        with translated(self.url), self.engine.connect() as conn:
+        with translated(self.url, self.dialect.unwrapped_errors), self.engine.connect() as conn:
             driver = conn.connection.dbapi_connection
             if not self.owns_engine:
                 self.dialect.settle(driver)
-            self._pooled = self._pooled or link.is_pooled(driver)
+            self._pooled = self._pooled or self.dialect.is_pooled(driver)
             with self.dialect.patience(driver, None if patient else self.statement_seconds):
                 try:
                     self.dialect.check_file(conn.connection)
@@ -281,12 +294,12 @@ class Database:
             if held:
                 self._writing.release()
 
-    def at_once(self, work: Callable[[Tx], T], *, retry_disconnects: bool = False) -> T | None:
+    def at_once(self, work: Callable[[HotTx], T], *, retry_disconnects: bool = False) -> T | None:
         """A small write on the shortest way there is: on PostgreSQL one round trip, so `work` asks one thing. None if only
         luck was missing (with `retry_disconnects` also if the outcome is not known): then take the long way, `transact`."""
-        way = self._by_one_trip if self.name == "postgresql" else self._by_bare_transaction
+        way = self._by_one_trip if self.dialect.commits_with_the_statement else self._by_bare_transaction
         try:
-            with translated(self.url):
+            with translated(self.url, self.dialect.unwrapped_errors):
                 return way(work)
         except Exception as error:
             cause = _cause(error)
@@ -294,7 +307,7 @@ class Database:
                 return None
             raise
 
-    def _by_one_trip(self, work: Callable[[Tx], T]) -> T:
+    def _by_one_trip(self, work: Callable[[HotTx], T]) -> T:
         """One statement, or several that are sent together and committed together, on the driver's connection."""
         driver_error = self.engine.dialect.loaded_dbapi.Error
         lost = True
@@ -302,10 +315,10 @@ class Database:
             borrowed = self._borrowed()
             connection: Any = borrowed.dbapi_connection
             try:
-                bare: Any = Bare(borrowed)
+                bare = Bare(borrowed)
                 failpoints.reach("commit.before")
                 with self.dialect.patience(connection, self.statement_seconds):
-                    done = work(Tx(bare, self.dialect, self.moment(), self.codec))
+                    done = work(HotTx(bare, self.dialect, self.moment(), self.codec))
                 failpoints.reach("commit.after")
             except BaseException as error:
                 lost = connection.closed or is_left(error)
@@ -344,7 +357,7 @@ class Database:
         else:
             self._at_hand.append((os.getpid(), borrowed))
 
-    def _by_bare_transaction(self, work: Callable[[Tx], T]) -> T:
+    def _by_bare_transaction(self, work: Callable[[HotTx], T]) -> T:
         """BEGIN and COMMIT on the driver's connection: on a local file SQLAlchemy's share would be as long as the commit."""
         self._renew()
         borrowed = self._borrowed()
@@ -352,10 +365,10 @@ class Database:
             self.dialect.check_file(borrowed)
             cursor = borrowed.cursor()
             with self._turn():
-                begin_to_write(borrowed)
+                self.dialect.begin_to_write(borrowed)
                 try:
-                    bare: Any = Bare(borrowed)
-                    done = work(Tx(bare, self.dialect, self.moment(), self.codec))
+                    bare = Bare(borrowed)
+                    done = work(HotTx(bare, self.dialect, self.moment(), self.codec))
                     failpoints.reach("commit.before")
                 except BaseException:
                     cursor.execute("ROLLBACK")
@@ -417,7 +430,7 @@ class Database:
         self._still_there()
         with guest_connection(connection, self.dialect) as conn:
             driver = conn.connection.dbapi_connection
-            with link.unprepared(driver) if self._pooled else nullcontext():
+            with self.dialect.unprepared(driver) if self._pooled else nullcontext():
                 yield Tx(conn, self.dialect, self.moment(), self.codec)
 
     def ping(self) -> None:
@@ -427,7 +440,7 @@ class Database:
     @property
     def file(self) -> str | None:
         """The path of the file that holds the database; None where it is not a file of ours."""
-        return self.engine.url.database or None if self.dialect.name == "sqlite" else None
+        return self.dialect.file_of(self.engine.url)
 
     def close(self) -> None:
         for leave in list(self.before_close):  # some take themselves off the list
@@ -446,25 +459,10 @@ def make_engine(url: str | URL, *, pool_size: int = 10, busy_timeout: float = 30
     parsed = urls.parsed(url)
     backend = parsed.get_backend_name()
     dialect = dialect_for(backend)
-    if backend == "sqlite":
-        _prepare_file(parsed)
+    dialect.prepare_place(parsed)
     try:
         return dialect.create_engine(parsed, create_engine, pool_size, busy_timeout)
     except ModuleNotFoundError as error:
         raise DatabaseUnavailable(
             f"The driver for {backend} is not installed. Install it with: pip install 'penstock[postgres]'"
         ) from error
-
-
-def _prepare_file(url: URL) -> None:
-    """A new file is for its owner alone; SQLite gives its log the same mode."""
-    if url.database in (None, "", ":memory:"):
-        raise InvalidInput("An in-memory SQLite database forgets everything. Give a file: sqlite:///jobs.db")
-    path = Path(url.database or "")
-    if url.query.get("uri") is not None:
-        return  # a name that only SQLite can read
-    if not path.exists() and path.parent.is_dir():
-        try:
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-        except OSError:
-            return  # opening it will say what is wrong

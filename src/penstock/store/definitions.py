@@ -7,7 +7,6 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, or_, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from penstock.core.ids import new_id
 from penstock.core.marks import remembered
@@ -80,14 +79,13 @@ def secret_marks(tx: Tx, ids: Collection[UUID]) -> dict[UUID, list[Mapping[str, 
 
 def add(tx: Tx, tenant_id: UUID | None, key: str, values: dict[str, Any]) -> Definition | None:
     """The new definition, or None if somebody else added one of this key at the same moment."""
-    insert: Any = sqlite.insert if tx.dialect.name == "sqlite" else postgresql.insert
     definition_id = new_id()
     values = {
         **values,
         "default_params": tx.codec.seal(values["default_params"], defaults_of(tenant_id, definition_id)),
     }
     statement = (
-        insert(definitions)
+        tx.insert(definitions)
         .values(
             id=definition_id,
             tenant_id=tenant_id,

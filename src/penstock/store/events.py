@@ -8,7 +8,6 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import delete, insert, select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from penstock.core.reach import Event
 from penstock.store.database import WRONG_CLOCK_SECONDS, Tx
@@ -53,8 +52,7 @@ def claim_fire(tx: Tx, trigger_id: UUID, payload_hash: str, job_id: UUID, window
     """Be the one that fires this payload within the window. None if we are; else the job that was made before.
 
     One statement, so that of two emits at once the second waits for the first, and then sees what it wrote."""
-    insert_: Any = sqlite.insert if tx.dialect.name == "sqlite" else postgresql.insert
-    statement = insert_(trigger_fires).values(
+    statement = tx.insert(trigger_fires).values(
         trigger_id=trigger_id, payload_hash=payload_hash, fired_at=tx.now, job_id=job_id
     )
     taken = statement.on_conflict_do_update(

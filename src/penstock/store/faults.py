@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -113,7 +112,8 @@ def translate(error: exc.DBAPIError, url: URL) -> DatabaseError | None:
 
 
 @contextmanager
-def translated(url: URL) -> Iterator[None]:
+def translated(url: URL, unwrapped: tuple[type[Exception], ...]) -> Iterator[None]:
+    """Raise what the driver says in the block as an error of ours. `unwrapped` are those that come past SQLAlchemy."""
     try:
         yield
     except exc.DBAPIError as error:
@@ -121,7 +121,7 @@ def translated(url: URL) -> Iterator[None]:
         if known is None:
             raise
         raise known from error
-    except sqlite3.Error as error:
+    except unwrapped as error:
         # From a cursor of the driver's own, which the hot path uses; SQLAlchemy would have wrapped it like this.
         wrapped = exc.OperationalError(None, None, error)
         known = translate(wrapped, url)

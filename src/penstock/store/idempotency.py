@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from sqlalchemy import select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from penstock.core.cipher import readable
 from penstock.store.database import Tx
@@ -27,9 +26,8 @@ class Remembered(NamedTuple):
 
 def take(tx: Tx, tenant_id: UUID, key: str, request_hash: str) -> Remembered | None:
     """Make the key ours and answer None, or answer what was remembered under it."""
-    insert: Any = sqlite.insert if tx.dialect.name == "sqlite" else postgresql.insert
     values = {"tenant_id": tenant_id, "key": key, "request_hash": request_hash, "created_at": tx.now}
-    if tx.first(insert(keys).values(**values).on_conflict_do_nothing().returning(keys.c.key)) is not None:
+    if tx.first(tx.insert(keys).values(**values).on_conflict_do_nothing().returning(keys.c.key)) is not None:
         return None
     row = tx.first(
         select(keys.c.request_hash, keys.c.response_status, keys.c.response_body).where(

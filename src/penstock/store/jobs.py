@@ -30,7 +30,7 @@ from penstock.core.cipher import TEXT_MARK, readable
 from penstock.core.nouns import Job, Run
 from penstock.core.status import JobStatus
 from penstock.store import failpoints, rows, states
-from penstock.store.database import Tx
+from penstock.store.database import HotTx, Tx
 from penstock.store.hot import Alike, NewJob, Written
 from penstock.store.members import how_many, members
 from penstock.store.sealing import error_of, snapshot_of
@@ -38,7 +38,7 @@ from penstock.store.tables import dedupe, floors, job_view, jobs, queues, ready,
 from penstock.store.types import Id
 
 
-def insert(tx: Tx, new: Sequence[NewJob]) -> dict[UUID, Written]:
+def insert(tx: HotTx, new: Sequence[NewJob]) -> dict[UUID, Written]:
     """Write them, each at its place. Answers those written: one missing met a changed definition, an inactive tenant,
     or an active job of the same dedupe key."""
     failpoints.reach("enqueue.before")

@@ -9,7 +9,6 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Select, and_, insert, or_, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from penstock.core.access import PERSON_PREFIX, Person, Principal, Role, Session
 from penstock.core.ids import new_id
@@ -188,9 +187,8 @@ def restore_person(tx: Tx, principal_id: UUID) -> Principal | None:
 def remember_person(tx: Tx, person: Person) -> Principal:
     """Store a person, or what is new about one. There is no token: no hash of a secret looks like their `token_hash`."""
     fresh: dict[str, Any] = {"role": person.role, "label": person.label}
-    upsert: Any = sqlite.insert if tx.dialect.name == "sqlite" else postgresql.insert
     tx.run(
-        upsert(principals)
+        tx.insert(principals)
         .values(
             id=person.id, tenant_id=person.tenant_id, token_prefix=PERSON_PREFIX, created_at=tx.now,
             token_hash=f"{PERSON_PREFIX}:{person.id}", issuer=person.issuer, subject=person.subject,

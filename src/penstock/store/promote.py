@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Select, and_, func, literal, or_, select, text, tuple_, union_all, update
+from sqlalchemy import Select, and_, func, literal, or_, select, tuple_, union_all, update
 
 from penstock.core.chance import chance
 from penstock.core.position import place, step
@@ -18,12 +18,11 @@ from penstock.core.status import WaitsFor
 from penstock.store import edits, states
 from penstock.store import jobs as job_rows
 from penstock.store.database import Tx
-from penstock.store.postgresql.locks import GATE_LOCK
+from penstock.store.dialect import Lock
 from penstock.store.tables import definitions, holds_slot, ready, running, tenants, waiting, waiting_for
 
 BATCH = 1000
 MAX_SCOPES = 500
-ADMIT_LOCK = GATE_LOCK + 2
 
 
 def due(tx: Tx) -> int:
@@ -110,9 +109,7 @@ def _give_places(tx: Tx, found: Sequence[Any], *, slot: bool) -> None:
 
 def admit(tx: Tx) -> int:
     """Let jobs behind a limit through as far as its slots allow. One process at a time; the others pass by."""
-    if tx.dialect.name == "postgresql" and not tx.scalar(
-        text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": ADMIT_LOCK}
-    ):
+    if not tx.try_lock(Lock.ADMIT):
         return 0
     scopes = _waiting_scopes(tx)
     if not scopes:

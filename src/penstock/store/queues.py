@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sqlalchemy import select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from penstock.store.database import Tx
 from penstock.store.tables import queues
 
 
 def ensure(tx: Tx, *names: str) -> None:
-    insert: Any = sqlite.insert if tx.dialect.name == "sqlite" else postgresql.insert
     for name in names:
-        tx.run(insert(queues).values(name=name, paused=False, created_at=tx.now).on_conflict_do_nothing())
+        tx.run(tx.insert(queues).values(name=name, paused=False, created_at=tx.now).on_conflict_do_nothing())
 
 
 def names(tx: Tx) -> dict[str, bool]:

@@ -21,6 +21,7 @@ class Held(NamedTuple):
 
     tenant_id: UUID
     queue: str
+    key: str
     run_id: UUID | None
     status: str
     claimed_by: str | None
@@ -31,7 +32,8 @@ def held(tx: Tx, job_id: UUID) -> Held | None:
 
 
 def held_many(tx: Tx, job_ids: Collection[UUID]) -> dict[UUID, Held]:
-    found = tx.rows(select(*(job_view.c[name] for name in ("id", *Held._fields))).where(job_view.c.id.in_(job_ids)))
+    names = ("id", *("definition_key" if name == "key" else name for name in Held._fields))
+    found = tx.rows(select(*(job_view.c[name] for name in names)).where(job_view.c.id.in_(job_ids)))
     return {row[0]: Held(*row[1:]) for row in found}
 
 

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, not_, or_, select, text, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import func, not_, or_, select, update
 from sqlalchemy.sql import ColumnElement
 
 from penstock.core.ids import new_id
 from penstock.core.nouns import Reservation
 from penstock.store import failpoints, rows
 from penstock.store.database import WRONG_CLOCK_SECONDS, Tx
-from penstock.store.postgresql.locks import GATE_LOCK
+from penstock.store.dialect import Lock
 from penstock.store.tables import reservations
 from penstock.store.tables import running as open_runs
 
 
 def take(tx: Tx, tenant_id: UUID, reserved_by: str, expires_in: float) -> Reservation | None:
     """Become the one active reservation, or None if there is one. No claim is half done while this is written."""
-    if tx.dialect.name == "postgresql":
-        tx.run(text("SELECT pg_advisory_xact_lock(:key)"), {"key": GATE_LOCK})
+    tx.lock(Lock.GATE)
     expire(tx, tenant_id)
-    insert: Any = sqlite.insert if tx.dialect.name == "sqlite" else postgresql.insert
     statement = (
-        insert(reservations)
+        tx.insert(reservations)
         .values(
             id=new_id(), tenant_id=tenant_id, reserved_by=reserved_by, reserved_at=tx.now, expires_at=tx.later(expires_in),
             status="active",

@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import and_, delete, or_, select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from penstock.core.revocations import Revocation
 from penstock.store.database import Tx
@@ -17,12 +16,11 @@ USED = "used"
 
 def add(tx: Tx, issuer: str, kind: str, value: str, seconds: float, created_by: str | None = None) -> Revocation:
     """Revoke one `jti`, or what was issued to a `subject` until now. Revoked again, the later time counts."""
-    insert: Any = sqlite.insert if tx.dialect.name == "sqlite" else postgresql.insert
     forget(tx)
     values = {"revoked_at": tx.now, "expires_at": tx.later(seconds), "created_by": created_by}
     key = {"issuer": issuer, "kind": kind, "value": value}
     tx.run(
-        insert(revocations)
+        tx.insert(revocations)
         .values(**key, **values)
         .on_conflict_do_update(index_elements=["issuer", "kind", "value"], set_=values)
     )
@@ -32,9 +30,8 @@ def add(tx: Tx, issuer: str, kind: str, value: str, seconds: float, created_by: 
 
 def use_once(tx: Tx, issuer: str, value: str, seconds: float) -> bool:
     """Use something up. Returns whether this is the first time."""
-    insert: Any = sqlite.insert if tx.dialect.name == "sqlite" else postgresql.insert
     forget(tx)
-    statement = insert(revocations).values(
+    statement = tx.insert(revocations).values(
         issuer=issuer, kind=USED, value=value, revoked_at=tx.now, expires_at=tx.later(seconds)
     )
     return tx.first(statement.on_conflict_do_nothing().returning(revocations.c.value)) is not None

@@ -153,7 +153,7 @@ def _used(kind: str) -> Used | None:
 def _kind(tx: Tx, sealed: Sealed, column: Column) -> ColumnElement[Any]:
     """NULL where there is nothing to seal, `clear`, or `id:check` of the key."""
     text = _text(sealed, column)
-    find = func.instr if tx.dialect.name == "sqlite" else func.strpos
+    find = tx.dialect.position
     mark = TEXT_MARK if column.is_text else f'{{"{MEMBER}":'
     rest = func.substr(text, find(text, VERSION) + len(VERSION))
     key = func.substr(rest, 1, find(rest, ":") + CHECK_CHARS)

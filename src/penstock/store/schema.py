@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, event, text
 from sqlalchemy.exc import DBAPIError, NoSuchTableError
 
-from penstock.core.errors import DatabaseLocked, DatabaseUnavailable, SchemaMismatch, SchemaOutdated, SchemaTooNew
+from penstock.core.errors import DatabaseLocked, SchemaMismatch, SchemaOutdated, SchemaTooNew
 from penstock.store.database import Database, Tx
+from penstock.store.dialect import Lock
 from penstock.store.differences import differences, missing
 from penstock.store.faults import sqlstate
-from penstock.store.postgresql.locks import GATE_LOCK
 from penstock.store.tables import metadata
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ REVISIONS = tuple(sorted(file.name[:4] for file in (MIGRATIONS / "versions").glo
 """The migrations of this program, oldest first, by the numbers that their file names begin with."""
 HEAD = REVISIONS[-1]
 
-LOCK_TIMEOUT = "3s"
+LOCK_SECONDS = 3.0
 """How long a migration waits for a table on PostgreSQL. Everybody else queues behind it meanwhile, so not for long."""
 PATIENCE_SECONDS = 60.0
 """How long an upgrade goes on trying to have its tables."""
@@ -154,11 +154,9 @@ def _say(connection: Any, pragma: str) -> None:
 
 
 def _begin(tx: Tx) -> None:
-    if tx.dialect.name == "postgresql":
-        tx.run(text("SELECT pg_advisory_xact_lock(:key)"), {"key": GATE_LOCK + 1})
-        # Only now: whoever upgrades beside us may take as long as it needs, and so may building an index.
-        tx.run(text(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'"))
-        tx.run(text("SET LOCAL statement_timeout = 0"))
+    tx.lock(Lock.UPGRADE)
+    # Only now: whoever upgrades beside us may take as long as it needs, and so may building an index.
+    tx.dialect.limit_locks(tx.conn, LOCK_SECONDS)
 
 
 def _migrate_or_refuse(conn: Connection, target: str, progress: Progress | None) -> None:
@@ -189,8 +187,8 @@ def _refuse(lacking: list[str]) -> None:
 
 def open_embedded(db: Database) -> None:
     """Open the database for use: SQLite migrates itself, PostgreSQL is migrated by its operator. Both are verified."""
-    if db.name == "sqlite":
-        _refuse_network_file_system(db)
+    if db.dialect.migrates_itself:
+        db.dialect.check_place(db.url)
         if current(db) != HEAD:
             upgrade(db)
     verify(db)
@@ -223,31 +221,3 @@ def _migrate(conn: Connection, target: str, progress: Progress | None) -> None:
             transaction_per_migration=False, progress=progress,
         )  # fmt: skip
         environment.run_migrations()
-
-
-NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "fuse.sshfs", "glusterfs", "ceph"}
-
-
-def _refuse_network_file_system(db: Database) -> None:
-    """SQLite's locks do not hold across a network file system: two machines would corrupt the file."""
-    path = db.url.database
-    if not path or path == ":memory:":
-        return
-    target = str(Path(path).resolve())
-    try:
-        mounts = Path("/proc/mounts").read_text().splitlines()
-    except OSError:
-        return
-    best = ("", "")
-    for line in mounts:
-        fields = line.split()
-        if (
-            len(fields) > 2
-            and (target == fields[1] or target.startswith(fields[1].rstrip("/") + "/"))
-            and len(fields[1]) >= len(best[0])
-        ):
-            best = (fields[1], fields[2])
-    if best[1] in NETWORK_FILE_SYSTEMS:
-        raise DatabaseUnavailable(
-            f"{path} is on a network file system ({best[1]}), where SQLite's locks do not hold. Use a local disk, or PostgreSQL."
-        )

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, and_, delete, false, func, or_, select, true, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from penstock.core.nouns import Warning_
 from penstock.core.position import GAP
@@ -142,8 +141,7 @@ def _set_floor(tx: Tx, queue: str, priority: int, floor: int | None, there: Sequ
         return
     begin = tx.scalar(select(func.max(ready.c.position)).where(lane)) + 1 if first is None else first.position
     if floor is None or begin > floor:
-        insert: Any = sqlite.insert if tx.dialect.name == "sqlite" else postgresql.insert
-        made = insert(floors).values(queue=queue, priority=priority, position=begin)
+        made = tx.insert(floors).values(queue=queue, priority=priority, position=begin)
         tx.run(made.on_conflict_do_update(index_elements=["queue", "priority"], set_={"position": begin}))
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from sqlalchemy import select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from penstock.core.reach import TickRecord
 from penstock.store import failpoints
@@ -31,7 +29,6 @@ class NewTick:
 
 def add(tx: Tx, new: Sequence[NewTick]) -> set[tuple[UUID, datetime]]:
     """Write them; answers the trigger and moment of those that were not there before."""
-    insert: Any = sqlite.insert if tx.dialect.name == "sqlite" else postgresql.insert
     now = tx.time()
     rows = [
         {
@@ -45,7 +42,7 @@ def add(tx: Tx, new: Sequence[NewTick]) -> set[tuple[UUID, datetime]]:
         }
         for tick in new
     ]
-    statement = insert(ticks).on_conflict_do_nothing().returning(ticks.c.trigger_id, ticks.c.tick_at)
+    statement = tx.insert(ticks).on_conflict_do_nothing().returning(ticks.c.trigger_id, ticks.c.tick_at)
     written = {(row.trigger_id, row.tick_at) for row in tx.rows(statement, rows)}
     failpoints.reach("tick.after_insert")
     return written

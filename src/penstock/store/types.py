@@ -1,16 +1,20 @@
-"""Column types that mean the same on both databases."""
+"""Column types that mean the same on both databases. How each of them keeps a value is in its own `types.py`."""
 
 from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from decimal import Decimal
+from functools import lru_cache
+from importlib import import_module
+from typing import Any, Protocol, cast
 from uuid import UUID
 
-from sqlalchemy import JSON, BigInteger, DateTime, Dialect, String
+from sqlalchemy import JSON, DateTime, Dialect, String
 from sqlalchemy.dialects.postgresql import JSONB
-from sqlalchemy.dialects.postgresql import UUID as PostgresUUID
 from sqlalchemy.types import TypeDecorator, TypeEngine
+
+from penstock.store.dialect import package_of
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -24,53 +28,73 @@ def from_micros(micros: int) -> datetime:
     return EPOCH + timedelta(microseconds=micros)
 
 
+class Values(Protocol):
+    """How one database keeps values: the type of their column, and what a value is on its way in and out. None is never asked of."""
+
+    instant: TypeEngine[Any]
+    wall_time: TypeEngine[Any]
+    id: TypeEngine[Any]
+    unsigned: TypeEngine[Any]
+
+    def exact(self, precision: int, scale: int) -> TypeEngine[Any]: ...
+
+    def instant_in(self, value: datetime) -> Any: ...
+
+    def instant_out(self, value: Any) -> datetime: ...
+
+    def wall_time_in(self, value: datetime) -> Any: ...
+
+    def wall_time_out(self, value: Any) -> datetime: ...
+
+    def id_in(self, value: UUID) -> Any: ...
+
+    def real_in(self, value: float) -> Any: ...
+
+    def exact_in(self, value: Any, scale: int) -> Any: ...
+
+    def exact_out(self, value: Decimal, scale: int) -> Decimal: ...
+
+
+@lru_cache(maxsize=8)
+def values_of(name: str) -> Values:
+    """Return how the database of this name keeps values."""
+    return cast(Values, import_module(f"{package_of(name)}.types").VALUES)
+
+
 class UtcTime(TypeDecorator[datetime]):
-    """An instant: timestamptz on PostgreSQL, whole microseconds since 1970 on SQLite (compact, and arithmetic is exact)."""
+    """An instant."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        if dialect.name == "sqlite":
-            return dialect.type_descriptor(BigInteger())
-        return dialect.type_descriptor(DateTime(timezone=True))
+        return dialect.type_descriptor(values_of(dialect.name).instant)
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:
         if value is None:
             return None
         if value.tzinfo is None:
             raise TypeError("a naive datetime reached the store")
-        return to_micros(value) if dialect.name == "sqlite" else value
+        return values_of(dialect.name).instant_in(value)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
-        if value is None:
-            return None
-        if dialect.name == "sqlite":
-            return from_micros(value)
-        moment: datetime = datetime.fromisoformat(value) if isinstance(value, str) else value
-        return moment.astimezone(UTC)
+        return None if value is None else values_of(dialect.name).instant_out(value)
 
 
 class Id(TypeDecorator[UUID]):
-    """A UUID: native on PostgreSQL, its canonical text on SQLite (readable, and JSON can carry it)."""
+    """A UUID."""
 
     impl = String(36)
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        if dialect.name == "sqlite":
-            return dialect.type_descriptor(String(36))
-        return dialect.type_descriptor(PostgresUUID(as_uuid=True))
+        return dialect.type_descriptor(values_of(dialect.name).id)
 
     def process_bind_param(self, value: UUID | None, dialect: Dialect) -> Any:
-        if value is None:
-            return None
-        return str(value) if dialect.name == "sqlite" else value
+        return None if value is None else values_of(dialect.name).id_in(value)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> UUID | None:
-        if value is None or isinstance(value, UUID):
-            return value
-        return UUID(value)
+        return value if value is None or isinstance(value, UUID) else UUID(value)
 
 
 JsonDoc = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")

@@ -100,9 +100,7 @@ def depths(tx: Tx, tenant_ids: Sequence[UUID]) -> dict[Lane, Depth]:
 
 def _some(tx: Tx, table: Table) -> Any:
     """Jobs of `ready`, or of `waiting`: where they wait, and since when they could run if they could."""
-    is_ready, at = (
-        (true(), ready.c.ready_at) if table is ready else (is_due(tx), states.ready_since(tx, waiting))
-    )
+    is_ready, at = (true(), ready.c.ready_at) if table is ready else (is_due(tx), states.ready_since(tx, waiting))
     lane = (table.c.tenant_id, table.c.queue, table.c.definition_key)
     return select(*lane, is_ready.label("ready"), at.label("at"))
 

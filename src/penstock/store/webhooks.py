@@ -9,7 +9,6 @@ from uuid import UUID
 
 from sqlalchemy import delete as sql_delete
 from sqlalchemy import func, insert, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from penstock.core.ids import new_id
 from penstock.core.reach import Delivery, Webhook
@@ -92,11 +91,10 @@ def record(tx: Tx, tenant_id: UUID, values: Mapping[str, Any]) -> None:
     """Write one attempt. Told twice, it is written once; of a subscription that is gone, not at all."""
     if get(tx, tenant_id, values["webhook_id"]) is None:
         return
-    insert_: Any = sqlite.insert if tx.dialect.name == "sqlite" else postgresql.insert
     row = {"id": new_id(), "tenant_id": tenant_id, "created_at": tx.now, **values}
     for name in _ANSWERS:
         row[name] = tx.codec.seal_text(row.get(name), answer_of(tenant_id, row["id"]))
-    tx.run(insert_(deliveries).values(row).on_conflict_do_nothing())
+    tx.run(tx.insert(deliveries).values(row).on_conflict_do_nothing())
 
 
 def delivered(tx: Tx, tenant_id: UUID, webhook_id: UUID, limit: int, before: UUID | None = None) -> list[Delivery]:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from penstock.core.worker_names import own_name
 from penstock.store.database import Tx
@@ -15,8 +14,7 @@ from penstock.store.tables import clock, workers
 
 def register(tx: Tx, worker_id: str, values: Mapping[str, Any]) -> None:
     """Write the worker's row. Of two requests that come first at once, one writes it."""
-    insert: Any = sqlite.insert if tx.dialect.name == "sqlite" else postgresql.insert
-    row = insert(workers).values(id=worker_id, started_at=tx.now, last_seen_at=tx.now, running_count=0, **values)
+    row = tx.insert(workers).values(id=worker_id, started_at=tx.now, last_seen_at=tx.now, running_count=0, **values)
     tx.run(row.on_conflict_do_nothing())
 
 

@@ -21,6 +21,7 @@ from penstock.core.outside import Missing, in_transaction, outside_if_large, pre
 from penstock.core.payload import plain, require_object
 from penstock.core.quota import FREE, Bounds
 from penstock.core.reach import Event, Trigger
+from penstock.core.settings.triggers import TriggerSettings
 from penstock.core.status import Source
 from penstock.queue.bounds import require_room
 from penstock.queue.enqueue import TRIES
@@ -34,9 +35,6 @@ from penstock.triggers.fields import event_name, patterns_for
 from penstock.triggers.making import Origin
 
 Id = UUID | str
-MAX_DEPTH = 8
-"""How long a chain of job → event → job may get before it is taken for a loop."""
-
 Outcome = dict[str, Any]
 
 
@@ -53,6 +51,8 @@ class Emission:
     correlation_id: str | None
     moment: datetime
     bounds: Bounds = FREE
+    most_depth: int = TriggerSettings.event_depth
+    """How long a chain of job → event → job may get before it is taken for a loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,9 @@ class Events:
         by = emitted_by or (f"job:{cause}" if cause is not None else None)
         limits = self.ground.bounds(tenant.id, tx)
         event_id, moment = _which(tx)
-        emission = Emission(event_id, tenant, name, context, depth, by, correlation_id, moment, limits)
+        emission = Emission(
+            event_id, tenant, name, context, depth, by, correlation_id, moment, limits, self.ground.config.event_depth
+        )
         outcomes = _answer(self.ground, tx, emission, triggers.answering(tx, tenant.id, patterns_for(name)))
         row = {"id": event_id, "tenant_id": tenant.id, "name": name, "context": dict(context), "depth": depth}
         return events.add(tx, {**row, "emitted_by": by, "outcomes": outcomes})
@@ -236,7 +238,7 @@ def _decide(tx: Tx, emission: Emission, trigger: Trigger, definition: Definition
         reason = f"The definition {definition.key!r} is archived."
         triggers.disable(tx, [trigger.id], reason)
         return told("error", reason=reason), None
-    if emission.depth >= MAX_DEPTH:
+    if emission.depth >= emission.most_depth:
         return told("skipped", reason=f"loop guard: events and jobs caused one another {emission.depth} times"), None
     try:
         job = _job_of(emission, trigger, definition)

@@ -19,11 +19,13 @@ from penstock.triggers import ticking
 
 _log = structlog.get_logger("penstock.scheduler")
 
-LEASE_SECONDS = 10.0
-PATIENCE_SECONDS = 15.0
-"""How late a moment may get while somebody else leads. After that we do the work beside them: the tick's key keeps it right."""
+PATIENCE_LEASES = 1.5
+"""How late, in leases, a scheduled time may get while somebody else leads. After that we do the work beside them: the tick's key keeps
+it right."""
 
 ROUNDS = 100
+"""Rounds over all schedules in one step, so that a long backlog does not keep `stop()` waiting."""
+
 TRIES = 5
 
 
@@ -38,6 +40,7 @@ class Scheduler:
     def __init__(self, ground: Ground, *, poll_seconds: float | None = None, holder: str | None = None) -> None:
         self.ground = ground
         self.poll_seconds = poll_seconds or ground.config.poll_seconds
+        self._lease_seconds = ground.config.scheduler_lease_seconds
         self.holder = holder or f"{process_identity()}:{chance.getrandbits(32):08x}"
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -65,7 +68,7 @@ class Scheduler:
 
     def _page(self, enabled: bool, cursor: Cursor | None) -> tuple[int, Cursor | None]:
         def work(tx: Tx) -> tuple[int, Cursor | None]:
-            if not leaders.lead_schedules(tx, self.holder, LEASE_SECONDS) and not self._overdue(tx):
+            if not leaders.lead_schedules(tx, self.holder, self._lease_seconds) and not self._overdue(tx):
                 return 0, None
             return ticking.page(self.ground, tx, enabled, cursor)
 
@@ -79,7 +82,7 @@ class Scheduler:
 
     def _overdue(self, tx: Tx) -> bool:
         first = triggers.next_due_at(tx)
-        return first is not None and (tx.time() - first).total_seconds() > PATIENCE_SECONDS
+        return first is not None and (tx.time() - first).total_seconds() > PATIENCE_LEASES * self._lease_seconds
 
     def start(self) -> None:
         """Step on a thread until `stop()`."""

@@ -18,6 +18,7 @@ from penstock.core.message import TEST_TYPE, TYPES, body, group_type, job_data, 
 from penstock.core.nouns import Job
 from penstock.core.payload import plain
 from penstock.core.reach import Delivery, Webhook
+from penstock.core.settings.triggers import TriggerSettings
 from penstock.core.status import RetryMode, Source
 from penstock.core.webhook import DELIVERY_KEY, Attempt, Egress, Endpoint, new_secret
 from penstock.queue import bounds
@@ -30,10 +31,6 @@ from penstock.store.hot import NewJob
 Id = UUID | str
 MAX_WEBHOOKS = 100
 """Of one tenant."""
-
-ATTEMPTS = 3
-PRIORITY = 50
-"""Ahead of ordinary work: a message is small, and somebody waits for it."""
 
 ROTATION_SECONDS = 24 * 3600
 PUBLIC_ONLY = Egress()
@@ -128,7 +125,7 @@ class Webhooks:
 
         def work(tx: Tx) -> Job:
             found = _known(webhooks.get(tx, self.tenant_id, webhook_id), id)
-            job = _delivery(found, TEST_TYPE, None, tx.time(), {"webhook_id": str(found.id)})
+            job = _delivery(self.ground.config, found, TEST_TYPE, None, tx.time(), {"webhook_id": str(found.id)})
             jobs.insert(tx, [job])
             made = jobs.get(tx, self.tenant_id, job.id)
             assert made is not None
@@ -164,7 +161,7 @@ def outbox(ground: Ground, tx: Tx, ended: Sequence[Ended]) -> None:
     listening = webhooks.listening(tx, {each.tenant_id for each in ended})
     if not listening:
         return
-    now = tx.time()
+    now, config = tx.time(), ground.config
     told = {job.id: job for job in jobs.get_many(tx, [each.job_id for each in ended])}
     marks = marks_for(tx, {job.definition_id for job in told.values()})
     new: list[NewJob] = []
@@ -175,15 +172,15 @@ def outbox(ground: Ground, tx: Tx, ended: Sequence[Ended]) -> None:
         hooks = [hook for hook in listening if hook.tenant_id == each.tenant_id]
         types = job_types(each.resolution)
         data = job_data(job, each.resolution, marks[job.definition_id])
-        new += [_delivery(hook, t, job.id, now, data) for t in types for hook in hooks if t in hook.event_types]
+        new += [_delivery(config, hook, t, job.id, now, data) for t in types for hook in hooks if t in hook.event_types]
         if each.group_ended and each.group_id is not None:
-            new += _group_deliveries(tx, hooks, each.tenant_id, each.group_id, now)
+            new += _group_deliveries(tx, config, hooks, each.tenant_id, each.group_id, now)
     if new:
         jobs.insert(tx, new)
 
 
 def _group_deliveries(
-    tx: Tx, hooks: Sequence[Webhook], tenant_id: UUID, group_id: UUID, now: datetime
+    tx: Tx, config: TriggerSettings, hooks: Sequence[Webhook], tenant_id: UUID, group_id: UUID, now: datetime
 ) -> Sequence[NewJob]:
     header = groups.header(tx, tenant_id, group_id)
     members = groups.members(tx, group_id)
@@ -202,11 +199,20 @@ def _group_deliveries(
         ],
     }
     return [
-        _delivery(hook, told, group_id, now, data) for hook in hooks if told is not None and told in hook.event_types
+        _delivery(config, hook, told, group_id, now, data)
+        for hook in hooks
+        if told is not None and told in hook.event_types
     ]
 
 
-def _delivery(hook: Webhook, type_: str, subject_id: UUID | None, now: datetime, data: Mapping[str, Any]) -> NewJob:
+def _delivery(
+    config: TriggerSettings,
+    hook: Webhook,
+    type_: str,
+    subject_id: UUID | None,
+    now: datetime,
+    data: Mapping[str, Any],
+) -> NewJob:
     params = {
         "webhook_id": str(hook.id),
         "message_id": str(new_id()),
@@ -215,7 +221,7 @@ def _delivery(hook: Webhook, type_: str, subject_id: UUID | None, now: datetime,
     }
     return NewJob(
         id=new_id(), tenant_id=hook.tenant_id, definition_id=None, definition_version=None, definition_key=DELIVERY_KEY,
-        queue="default", priority=PRIORITY, params=plain("message", params), max_attempts=ATTEMPTS,
+        queue="default", priority=config.webhook_priority, params=plain("message", params), max_attempts=config.webhook_attempts,
         retry_mode=RetryMode.REQUEUE, source=Source.SYSTEM, source_ref=f"webhook:{hook.id}",
     )  # fmt: skip
 

@@ -7,19 +7,18 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
 
 import structlog
 
+from penstock.core.leases import safe_for
 from penstock.core.masking import knowing
 from penstock.core.outcomes import Canceled, Failed, Outcome, Skipped, Snoozed, Succeeded
+from penstock.core.utc_logs import worker_log
 from penstock.queue.begun import BegunFile
 from penstock.run.context import Runner
 from penstock.store import failpoints
 from penstock.worker.control import RunControl
 from penstock.worker.flight import Flight
-
-_log: Any = structlog.get_logger("penstock.worker")
 
 _EXPECTED = (Succeeded, Skipped, Snoozed)
 
@@ -86,7 +85,7 @@ class Executors:
     def _is_too_late_for(self, control: RunControl) -> bool:
         """Whether a claim that waited in the buffer must not begin: it was told to stop, or its lease may be over, as after a
         suspended machine wakes up, and then somebody else may have it."""
-        if time.monotonic() - control.renewed_at > self._lease_seconds * 0.85:
+        if time.monotonic() - control.renewed_at > safe_for(self._lease_seconds):
             control.cancel("its lease could not be renewed before it began", by_shutdown=True)
         return control.canceled.is_set()
 
@@ -99,7 +98,7 @@ def execute(control: RunControl, runners: Mapping[str, Runner], verbose: bool = 
         outcome: Outcome = runners[control.claim.key].run(control.claim, control)
     except Exception as error:
         with suppress(Exception):
-            _log.exception("runner_failed", **control.labels)
+            worker_log.exception("runner_failed", **control.labels)
         mask = knowing(control.claim.params)
         outcome = Failed(mask.redact_text(f"the worker failed to run it: {type(error).__name__}: {error}"))
     control.seconds = time.monotonic() - started
@@ -112,14 +111,14 @@ def execute(control: RunControl, runners: Mapping[str, Runner], verbose: bool = 
 
 def _logs_debug() -> bool:
     """Whether this program's structlog lets debug lines through. Not every kind of logger can be asked."""
-    asked = getattr(_log, "is_enabled_for", None) or getattr(_log, "isEnabledFor", None)
+    asked = getattr(worker_log, "is_enabled_for", None) or getattr(worker_log, "isEnabledFor", None)
     return structlog.is_configured() and callable(asked) and bool(asked(logging.DEBUG))
 
 
 def _tell(control: RunControl, outcome: Outcome) -> None:
     facts = {"outcome": type(outcome).__name__, "seconds": round(control.seconds, 3)}
     if isinstance(outcome, _EXPECTED):
-        _log.debug("run_ended", **facts, **control.labels)
+        worker_log.debug("run_ended", **facts, **control.labels)
     else:
         why = getattr(outcome, "error", None) or getattr(outcome, "reason", "")
-        _log.warning("run_ended", why=why, **facts, **control.labels)
+        worker_log.warning("run_ended", why=why, **facts, **control.labels)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from penstock.core.errors import DatabaseError
+from penstock.core.leases import renew_after, safe_for
 from penstock.queue.claim import heartbeat
 from penstock.queue.ground import Ground
 from penstock.store.wake import asked_to_stop
@@ -13,8 +14,7 @@ from penstock.worker.flight import Flight
 from penstock.worker.service import Service
 
 CHUNK = 500
-CANCEL_SECONDS = 1.0
-"""How soon a running job hears that it was canceled, if its lease needs no heartbeat before."""
+"""Leases that one statement extends. It locks their rows in order, and others wait for it."""
 
 ON_REQUEST = "canceled on request"
 
@@ -30,17 +30,17 @@ class Heartbeater(Service):
         self._worker_id = worker_id
         self._flight = flight
         self.lease_seconds = lease_seconds
-        self._beat_at = time.monotonic() + lease_seconds / 3
+        self._beat_at = time.monotonic() + renew_after(lease_seconds)
 
     def pause(self) -> float:
-        return max(0.01, min(CANCEL_SECONDS, self._beat_at - time.monotonic()))
+        return max(0.01, min(self._ground.config.cancel_seconds, self._beat_at - time.monotonic()))
 
     def step(self) -> None:
         held = [control for control in self._flight.every() if not self._given_up(control)]
         if time.monotonic() >= self._beat_at:
             for start in range(0, len(held), CHUNK):
                 self.extend(held[start : start + CHUNK])
-            self._beat_at = time.monotonic() + self.lease_seconds / 3
+            self._beat_at = time.monotonic() + renew_after(self.lease_seconds)
         elif any(control.started_at and not control.canceled.is_set() for control in held):
             self._look_for_cancels()
 
@@ -72,7 +72,7 @@ class Heartbeater(Service):
     def beat(self, control: RunControl) -> None:
         """Extend one lease because its job asks for it, at most once a second. Where the database does not answer, the
         job goes on: the guard stops it in time."""
-        if time.monotonic() - control.renewed_at >= min(1.0, self.lease_seconds / 3):
+        if time.monotonic() - control.renewed_at >= min(1.0, renew_after(self.lease_seconds)):
             try:
                 self.extend([control])
             except DatabaseError as error:
@@ -105,7 +105,7 @@ class Guard(Service):
         held = self._flight.every()
         if self._one_writer and any(control.holds_transaction for control in held):
             return  # a job of ours holds SQLite's write lock: until it lets go nobody can take anything over
-        too_late = time.monotonic() - self._lease_seconds * 0.85
+        too_late = time.monotonic() - safe_for(self._lease_seconds)
         for control in held:
             if control.renewed_at < too_late and not control.canceled.is_set() and not control.ended:
                 self.log.error("lease_not_renewed", lease_seconds=self._lease_seconds, **control.labels)

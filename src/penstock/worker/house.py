@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.core.chance import chance
+from penstock.core.leases import renew_after
 from penstock.core.version import VERSION
 from penstock.queue.ground import Ground
 from penstock.queue.recover import keep_house
@@ -17,7 +18,8 @@ from penstock.worker.flight import Flight
 from penstock.worker.pump import Offer
 from penstock.worker.service import Service
 
-WATCH_SECONDS = 5.0
+MOST_UNSEEN = 10.0
+"""Seconds between two signs of life of a worker at most, so that the page shows who is there."""
 
 
 class Presence(Service):
@@ -41,7 +43,7 @@ class Presence(Service):
         }
 
     def pause(self) -> float:
-        return min(self._offer.lease_seconds / 3, 10.0) * (0.9 + chance.random() / 5)
+        return min(renew_after(self._offer.lease_seconds), MOST_UNSEEN) * (0.9 + chance.random() / 5)
 
     def step(self) -> None:
         self._ground.db.transact(self._appear, retry_disconnects=True)
@@ -65,7 +67,7 @@ class Watchdog(Service):
         super().__init__()
         self._ground = ground
         self._flight = flight
-        self._every = min(WATCH_SECONDS, lease_seconds / 3)
+        self._every = min(ground.config.recover_seconds, renew_after(lease_seconds))
 
     def pause(self) -> float:
         return self._every * (0.5 + chance.random())

@@ -3,16 +3,15 @@ long ones are not, so that no job waits here while another worker is free."""
 
 from __future__ import annotations
 
-AHEAD_SECONDS = 0.05
-"""A buffer holds what this worker gets done in about this time."""
+from penstock.core.settings.worker import WorkerSettings
 
-MOST_AHEAD = 1000
 LINGER_SECONDS = 0.002
-MOST_LINGER_SECONDS = 0.01
-"""How long a finished run waits for company before it is reported: at least, and at most."""
+"""How long a finished run waits for others at least, unless `report_delay_seconds` is less: about what a commit takes."""
 
 WEIGHT = 0.2
 """How much the newest batch counts in the average."""
+
+DEFAULTS = WorkerSettings()
 
 
 class Pace:
@@ -27,8 +26,11 @@ class Pace:
     1008
     """
 
-    def __init__(self, concurrency: int) -> None:
+    def __init__(self, concurrency: int, settings: WorkerSettings = DEFAULTS) -> None:
         self._concurrency = concurrency
+        self._settings = settings
+        self.least_linger = min(LINGER_SECONDS, settings.report_delay_seconds)
+        """How long a finished run waits for others while no job waits to be run."""
         self._average: float | None = None
         self.ahead = 0
         """How many runs to hold beyond those that run."""
@@ -42,7 +44,7 @@ class Pace:
     def linger(self) -> float:
         """While others wait to be run, a run may wait about as long as it took: nobody hears of it much later, and a commit
         serves many."""
-        return min(max(LINGER_SECONDS, self._average or 0.0), MOST_LINGER_SECONDS)
+        return min(max(LINGER_SECONDS, self._average or 0.0), self._settings.report_delay_seconds)
 
     def ran(self, durations: list[float]) -> None:
         """Learn from a batch of runs that ended."""
@@ -51,10 +53,11 @@ class Pace:
         newest = sum(durations) / len(durations)
         weight = WEIGHT if self._average is not None else 1.0
         self._average = newest * weight + (self._average or 0.0) * (1 - weight)
-        goal = int(self._concurrency * AHEAD_SECONDS / max(self._average, 1e-6))
+        goal = int(self._concurrency * self._settings.claim_ahead_seconds / max(self._average, 1e-6))
         # Growing by steps: one quick job among slow ones does not fill the buffer.
-        self.ahead = min(goal if goal >= self._concurrency else 0, MOST_AHEAD, 2 * self.ahead + self._concurrency)
+        wanted = goal if goal >= self._concurrency else 0
+        self.ahead = min(wanted, self._settings.claim_ahead_limit, 2 * self.ahead + self._concurrency)
 
     def stalled(self) -> None:
         """The buffer was not worked off in time: start again without one."""
-        self._average, self.ahead = AHEAD_SECONDS * 2, 0
+        self._average, self.ahead = self._settings.claim_ahead_seconds * 2, 0

@@ -21,12 +21,9 @@ from penstock.worker.boarding import Boarding
 from penstock.worker.completer import OUTAGE, Completer
 from penstock.worker.control import RunControl
 from penstock.worker.flight import Flight
-from penstock.worker.pace import LINGER_SECONDS, Pace
+from penstock.worker.pace import Pace
 from penstock.worker.service import Service, full_jitter
 from penstock.worker.waker import Hearing
-
-STALE_BUFFER_SECONDS = 0.5
-"""A claim that has waited here this long is given back: another worker may be free."""
 
 LOOK_AHEAD_SECONDS = 0.2
 """How often at most we ask when the next job is due."""
@@ -36,8 +33,6 @@ FULL_SECONDS = 0.25
 
 YIELD_SECONDS = 0.00005
 """Executors that have just been given something to do run first; we have nothing urgent left."""
-
-MAX_CLAIM = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +61,7 @@ class Pump(Service):
         hearing: Hearing,
     ) -> None:
         super().__init__()
-        self.pace = Pace(offer.concurrency)
+        self.pace = Pace(offer.concurrency, ground.config)
         self.resting = threading.Event()
         """Set while there was nothing left to claim the last time we looked."""
         self._ground = ground
@@ -125,7 +120,7 @@ class Pump(Service):
             return
         if not self._flight.held:
             return  # nothing can end that would be company
-        until = time.monotonic() + (LINGER_SECONDS if self._flight.ready.empty() else self.pace.linger)
+        until = time.monotonic() + (self.pace.least_linger if self._flight.ready.empty() else self.pace.linger)
         enough = max(1, self.pace.capacity // 2)
         take = self._take
         while True:
@@ -251,7 +246,7 @@ class Pump(Service):
         """After a claim: is there more at once, or when is it worth looking again?"""
         self._hungry = room == 0 or taken >= room
         if self._hungry:
-            self._asking = min(MAX_CLAIM, max(self._asking, 2 * taken))
+            self._asking = min(self._ground.config.claim_limit, max(self._asking, 2 * taken))
             self.resting.clear()
             return
         self._asking = max(self._offer.concurrency, 2 * taken)
@@ -269,7 +264,7 @@ class Pump(Service):
 
     def _release_stale(self) -> None:
         oldest = next((c for c in self._flight.every() if c.started_at is None), None)
-        if oldest is None or time.monotonic() - oldest.claimed_at < STALE_BUFFER_SECONDS:
+        if oldest is None or time.monotonic() - oldest.claimed_at < self._ground.config.buffer_seconds:
             return
         if self._flight.coming:
             return  # what is given back before the next batch has boarded would come after it

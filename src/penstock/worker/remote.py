@@ -13,13 +13,13 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-import structlog
-
 from penstock.core.errors import InvalidInput
 from penstock.core.ids import new_id
 from penstock.core.nouns import Claim
 from penstock.core.outcomes import Failed, Outcome
+from penstock.core.settings.worker import WorkerSettings
 from penstock.core.status import RetryMode
+from penstock.core.utc_logs import worker_log
 from penstock.core.version import VERSION
 from penstock.core.wire import worker as wire
 from penstock.queue.identity import process_identity
@@ -28,14 +28,17 @@ from penstock.worker.remote_reports import Reports, log_end, report
 from penstock.worker.remote_runs import Holding, RemoteControl
 from penstock.worker.remote_services import Beats, RemoteGuard, RemoteHeartbeater, within
 from penstock.worker.service import full_jitter
-from penstock.worker.worker import SHUTDOWN, STOP_SECONDS, by_key
+from penstock.worker.worker import SHUTDOWN, by_key
 
-_log: Any = structlog.get_logger("penstock.worker")
 WAIT_SECONDS = 10.0
+"""How long the service holds a claim while there is no work: shorter than the idle timeouts of common proxies."""
+
 CLAIM_SECONDS = 15.0
 """How long the answer to a claim may take, beside the time that the service waits for work."""
 
 REPORT_SECONDS = 15.0
+"""How long one report may take before it is sent again."""
+
 MAX_LEASE = 3600.0
 MAX_CLAIM = 100
 
@@ -69,9 +72,12 @@ class RemoteWorker:
         queues: Sequence[str] | None = None,
         keys: Sequence[str] | None = None,
         grace: float = 30.0,
-        lease: float = 30.0,
+        lease: float | None = None,
         wait: float = WAIT_SECONDS,
+        settings: WorkerSettings | None = None,
     ) -> None:
+        self._settings = settings or WorkerSettings()
+        lease = self._settings.lease_seconds if lease is None else lease
         if not 0 < lease <= MAX_LEASE:
             raise InvalidInput(f"The lease is {lease:g} s; over the API it is more than 0 and at most {MAX_LEASE:g} s.")
         self._runners = by_key(list(runners), keys)
@@ -109,7 +115,7 @@ class RemoteWorker:
                     self.step()
                 except Exception as error:
                     if failures == 0:
-                        _log.warning("claim_failed", error=str(error) or type(error).__name__)
+                        worker_log.warning("claim_failed", error=str(error) or type(error).__name__)
                     failures += 1
                     self._stopping.wait(full_jitter(failures, 0.2, most=30.0))
                 else:
@@ -158,7 +164,7 @@ class RemoteWorker:
         try:
             within(self._claim_seconds, lambda: self._claims.release(pairs))
         except Exception as error:  # then their leases end, and they come back by that
-            _log.warning("release_failed", error=str(error) or type(error).__name__, runs=len(pairs))
+            worker_log.warning("release_failed", error=str(error) or type(error).__name__, runs=len(pairs))
 
     def _execute(self, control: RemoteControl) -> None:
         claim = control.claim
@@ -166,7 +172,7 @@ class RemoteWorker:
         try:
             outcome: Outcome = self._runners[claim.key].run(claim, control)
         except Exception as error:
-            _log.exception("runner_failed", **control.labels)
+            worker_log.exception("runner_failed", **control.labels)
             outcome = Failed(f"the worker failed to run it: {type(error).__name__}: {error}")
         self.holding.end(control)
         log_end(control, outcome, self.holding.clock() - started)
@@ -184,14 +190,14 @@ class RemoteWorker:
             self.holding.wait(nothing_runs, min(left, 0.25))
         for control in self.holding.under_way():
             control.cancel(SHUTDOWN, by_shutdown=True)
-        self.holding.wait(nothing_runs, STOP_SECONDS)
+        self.holding.wait(nothing_runs, self._settings.stop_seconds)
         self.holding.wait(lambda: not self.holding, 1.0 if self._in_haste.is_set() else min(self.lease, REPORT_SECONDS))
         self._ended.set()
         for service in (self._heartbeater, self._guard):
             service.stop()
             service.join(1.0)
         for left_over in self.holding.every():
-            _log.warning("left_unreported", ended=left_over.ended_at is not None, **left_over.labels)
+            worker_log.warning("left_unreported", ended=left_over.ended_at is not None, **left_over.labels)
         for runner in set(self._runners.values()):
             runner.close()
         for desk in (self._claims, self._reports, self._beats):

@@ -6,17 +6,15 @@ import threading
 from functools import partial
 from typing import Any, Protocol
 
-import structlog
-
 from penstock.core.nouns import Claim
 from penstock.core.outcomes import Canceled, Evidence, Failed, Outcome, Skipped, Snoozed, Succeeded, TimedOut
+from penstock.core.utc_logs import worker_log
 from penstock.core.wire import worker as wire
 from penstock.worker.completer import without_the_unwritable
 from penstock.worker.remote_runs import MAX_TAIL, RemoteControl
 from penstock.worker.remote_services import is_refused, within
 from penstock.worker.service import full_jitter
 
-_log: Any = structlog.get_logger("penstock.worker")
 GONE = frozenset({"lease_lost", "not_found"})
 MAX_ERROR = 60_000
 MAX_PAUSE = 10.0
@@ -39,23 +37,23 @@ def report(desk: Reports, control: RemoteControl, outcome: Outcome, seconds: flo
         try:
             within(seconds, partial(hand_in, desk, control.claim, outcome))
             if failures:
-                _log.info("report_recovered", after_failures=failures, **control.labels)
+                worker_log.info("report_recovered", after_failures=failures, **control.labels)
             return True
         except Exception as error:
             why = str(error) or type(error).__name__
             if getattr(error, "code", "") in GONE:
-                _log.warning("lease_lost", outcome=type(outcome).__name__, **control.labels)
+                worker_log.warning("lease_lost", outcome=type(outcome).__name__, **control.labels)
                 control.lose()
             elif is_refused(error) and refusals < 1:
-                _log.error("unreportable", error=why, **control.labels)
+                worker_log.error("unreportable", error=why, **control.labels)
                 refusals += 1
                 outcome = without_the_unwritable(outcome, error)
             elif is_refused(error):
-                _log.error("outcome_dropped", error=why, **control.labels)
+                worker_log.error("outcome_dropped", error=why, **control.labels)
                 return False
             else:
                 if failures == 0:
-                    _log.warning("report_failed", error=why, **control.labels)
+                    worker_log.warning("report_failed", error=why, **control.labels)
                 failures += 1
                 if gave_up.wait(full_jitter(failures, most=MAX_PAUSE)):
                     return False
@@ -65,10 +63,10 @@ def report(desk: Reports, control: RemoteControl, outcome: Outcome, seconds: flo
 def log_end(control: RemoteControl, outcome: Outcome, seconds: float) -> None:
     facts = {"outcome": type(outcome).__name__, "seconds": round(seconds, 3)}
     if isinstance(outcome, Succeeded | Skipped | Snoozed):
-        _log.debug("run_ended", **facts, **control.labels)
+        worker_log.debug("run_ended", **facts, **control.labels)
     else:
         why = getattr(outcome, "error", None) or getattr(outcome, "reason", "")
-        _log.warning("run_ended", why=why, **facts, **control.labels)
+        worker_log.warning("run_ended", why=why, **facts, **control.labels)
 
 
 def hand_in(desk: Reports, claim: Claim, outcome: Outcome) -> None:

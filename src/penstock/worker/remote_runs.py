@@ -9,13 +9,11 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from penstock.core.errors import InvalidInput
+from penstock.core.leases import safe_for
 from penstock.core.nouns import Claim
 from penstock.worker.control import LEASE_LOST
 
 MAX_TAIL = 256 * 1024
-GUARDED_SHARE = 0.85
-"""After this share of the lease without a heartbeat that got through, a run is told to stop."""
-
 REPORTING_SECONDS = 600.0
 """How long the lease of a run that has ended is extended while its report does not get through. Then the lease ends, the
 service passes the job on, and its answer to the next report frees the worker's place."""
@@ -137,7 +135,7 @@ class Holding:
 
     def overdue(self) -> list[RemoteControl]:
         """The runs that must stop now, because their leases may soon be over."""
-        too_late = self.clock() - self.lease_seconds * GUARDED_SHARE
+        too_late = self.clock() - safe_for(self.lease_seconds)
         return [
             control for control in self.under_way() if control.renewed_at <= too_late and not control.canceled.is_set()
         ]

@@ -1,4 +1,4 @@
-"""What runs say while they run: progress, tails and artifacts, written at most twice a second and all together."""
+"""What runs say while they run: progress, tails and artifacts, written every `progress_seconds` and all together."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from penstock.store.database import Tx
 from penstock.store.faults import is_refused
 from penstock.worker.control import RunControl
 from penstock.worker.service import Service
-
-EVERY_SECONDS = 0.5
 
 
 class _Said(NamedTuple):
@@ -66,7 +64,7 @@ class Reporter(Service):
         self._touched[control] = None
 
     def pause(self) -> float:
-        return EVERY_SECONDS
+        return self._ground.config.progress_seconds
 
     def step(self) -> None:
         taken, self._touched = self._touched, {}

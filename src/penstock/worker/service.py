@@ -8,13 +8,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-import structlog
-
 from penstock.core.chance import chance
 from penstock.core.errors import DatabaseError, DatabaseReadOnly, DatabaseUnavailable
+from penstock.core.utc_logs import worker_log
 from penstock.store.faults import is_disconnect, is_left
 
 MAX_BACKOFF = 5.0
+"""How long a service waits at most after failures: so late, at most, does it notice that the database is back."""
 T = TypeVar("T")
 
 
@@ -24,10 +24,7 @@ def full_jitter(failures: int, base: float = 0.1, most: float = MAX_BACKOFF) -> 
     return chance.random() * min(most, base * float(2 ** min(failures, 16)))
 
 
-PATIENCE_SECONDS = 30.0
-
-
-def patiently(work: Callable[[], T], seconds: float = PATIENCE_SECONDS) -> T:
+def patiently(work: Callable[[], T], seconds: float) -> T:
     """Do what must be done before the work begins, also while the database is being restarted or another server takes over."""
     until = time.monotonic() + seconds
     failures = 0
@@ -39,7 +36,7 @@ def patiently(work: Callable[[], T], seconds: float = PATIENCE_SECONDS) -> T:
             if time.monotonic() >= until or not (is_disconnect(cause) or is_left(cause)):
                 raise
             if failures == 0:
-                structlog.get_logger("penstock.worker").warning("waiting_for_database", error=str(error))
+                worker_log.warning("waiting_for_database", error=str(error))
             failures += 1
             time.sleep(full_jitter(failures, most=2.0))
 
@@ -56,7 +53,7 @@ class Service:
 
     @property
     def log(self) -> Any:
-        return structlog.get_logger("penstock.worker")
+        return worker_log
 
     def start(self) -> None:
         self._thread = threading.Thread(target=self._loop, name=f"penstock-{self.name}", daemon=True)

@@ -11,10 +11,8 @@ import threading
 import time
 from collections.abc import Mapping
 from types import FrameType
-from typing import Any
 
-import structlog
-
+from penstock.core.utc_logs import worker_log
 from penstock.run.shield import handed_over, without_secret_options
 from penstock.worker.service import full_jitter
 
@@ -55,7 +53,7 @@ class Supervisor:
         self._signals = 0
         self._heard = threading.Event()
         self._children: dict[int, tuple[subprocess.Popen[bytes], float]] = {}
-        self._log: Any = structlog.get_logger("penstock.worker")
+        self._log = worker_log
 
     def run(self) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -49,11 +49,7 @@ class Hearing:
     def _listen(self, seconds: float) -> bool:
         try:
             return self._ear.wait(seconds)
-        except (SQLAlchemyError, OSError) as error:
-            raise DatabaseUnavailable(f"Listening for work failed: {error}") from error
-        except Exception as error:
-            if type(error).__module__.partition(".")[0] not in ("psycopg", "sqlite3"):
-                raise
+        except (SQLAlchemyError, OSError, self._ear.driver_error) as error:
             raise DatabaseUnavailable(f"Listening for work failed: {error}") from error
 
     def close(self) -> None:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
-import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import FrameType
 from typing import Any
 
-import structlog
-
 from penstock.core import check
 from penstock.core.errors import InvalidInput, PenstockError
+from penstock.core.leases import renew_after
 from penstock.core.outcomes import Canceled
+from penstock.core.utc_logs import worker_log
 from penstock.queue.begun import begun_file, sweep
 from penstock.queue.ground import Ground
 from penstock.queue.identity import process_identity
@@ -34,27 +31,14 @@ from penstock.worker.house import Presence, Watchdog
 from penstock.worker.pump import Offer, Pump
 from penstock.worker.reporter import Reporter
 from penstock.worker.service import Service, patiently
-from penstock.worker.utc_logs import stamp_in_utc
 from penstock.worker.waker import Hearing, Waker
-
-NOTICE_SECONDS = 4.0
-"""How long before the end of the grace, at most, what still runs is told to stop. A quarter of a short grace."""
-STOP_SECONDS = 1.0
-"""How long after the grace a run that was told to stop may take to do so before the worker goes without it."""
-REPORT_SECONDS = 3.0
-"""How long the worker then tries to report what ended. It takes milliseconds where the database answers. The grace and both of
-these together are the most that a stop takes."""
 
 SHUTDOWN = "the worker was shut down"
 OWN_CONNECTIONS = 3
+"""One each for the thread that claims, the one that reports and the heartbeats; the others take turns."""
 LEAST_PATIENCE = 1.0
 """How long the worker waits for an answer of the database at least; else a third of the lease, so that a hung connection is given
 up while there is time to renew the lease on another."""
-YOUNG_OBJECTS = 20_000
-"""How many new objects there may be before the first of them are looked at for garbage."""
-TURN_SECONDS = 0.001
-"""How long one thread may keep the interpreter while another waits for it. By default it is five times as long, which is what
-the pump would wait after each word to the database while short jobs run."""
 
 
 class Worker:
@@ -114,15 +98,14 @@ class Worker:
         if self._started:
             raise InvalidInput("This worker was started before. Make a new one with app.worker().")
         self._started = True
-        stamp_in_utc()
         # Connections of our own: jobs that hold all of the application's must not keep us from extending leases.
-        patience = max(LEAST_PATIENCE, self.offer.lease_seconds / 3)
+        patience = max(LEAST_PATIENCE, renew_after(self.offer.lease_seconds))
         self._db = self._ground.db.beside(OWN_CONNECTIONS, statement_seconds=patience)
         ground = replace(self._ground, db=self._db)
         self._wire(ground)
-        patiently(lambda: recover(ground))
+        patiently(lambda: recover(ground), ground.config.startup_seconds)
         sweep()
-        patiently(self.presence.step)
+        patiently(self.presence.step, ground.config.startup_seconds)
         self._executors.start()
         for service in self._services:
             service.start()
@@ -142,7 +125,7 @@ class Worker:
         self._executors = Executors(flight, self._by_key, offer.concurrency, begun, offer.lease_seconds)
         self._services: list[Service] = [
             self._heartbeater,
-            Guard(flight, offer.lease_seconds, one_writer=ground.db.name == "sqlite"),
+            Guard(flight, offer.lease_seconds, one_writer=not ground.db.dialect.many_writers),
             self._reporter,
             self.presence,
             Watchdog(ground, flight, offer.lease_seconds),
@@ -152,14 +135,15 @@ class Worker:
             Waker(self._hearing, flight.wake),
         ]
 
-    def run(self, *, until_idle: bool = False) -> None:
+    def run(self, *, until_idle: bool = False, handle_signals: bool = True) -> None:
         """Work until asked to stop: by SIGTERM or SIGINT when called on the main thread, or by `stop()`. A second
-        signal does not wait for what is running. With `until_idle` it also ends when nothing is left that can run now."""
-        restore = self._handle_signals()
-        for_good = not until_idle and threading.current_thread() is threading.main_thread()
+        signal does not wait for what is running. With `until_idle` it also ends when nothing is left that can run now.
+
+        A signal for which the program has a handler of its own stays the program's, and so do all with `handle_signals=False`: let the
+        handler call `ask_to_stop()`. When this returns, the handlers are as they were."""
+        restore = self._handle_signals() if handle_signals else _nothing
         try:
-            with alone() if for_good else nullcontext():
-                self._until_asked(until_idle)
+            self._until_asked(until_idle)
         finally:
             restore()
 
@@ -190,16 +174,17 @@ class Worker:
         if not self._started or self._over.is_set():
             return
         self._log("worker_stopping", running=len(self.flight.under_way()), grace=self.grace)
+        config = self._ground.config
         self.pump.close_intake()
         self._executors.stop()
-        notice = min(NOTICE_SECONDS, self.grace / 4)
+        notice = min(config.stop_notice_seconds, self.grace / 4)
         self._wait_for_runs(self.grace - notice)
         for control in self.flight.under_way():
             control.cancel(SHUTDOWN, by_shutdown=True)
         self._wait_for_runs(notice)
-        self._wait_for_runs(STOP_SECONDS, hurry=False)
+        self._wait_for_runs(config.stop_seconds, hurry=False)
         self._abandon()
-        self._end_services(time.monotonic() + REPORT_SECONDS)
+        self._end_services(time.monotonic() + config.report_seconds)
         self._over.set()
         self._log("worker_stopped")
 
@@ -235,14 +220,19 @@ class Worker:
             pass  # the others will see that we are gone
         self._db.close()
 
-    def _handle_signals(self) -> Any:
+    def _handle_signals(self) -> Callable[[], None]:
         if threading.current_thread() is not threading.main_thread():
-            return lambda: None
+            return _nothing
 
         def heard(number: int, _frame: FrameType | None) -> None:
             self.ask_to_stop()
 
-        before = {number: signal.signal(number, heard) for number in (signal.SIGTERM, signal.SIGINT)}
+        nobodys = (signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler)
+        before = {
+            number: signal.signal(number, heard)
+            for number in (signal.SIGTERM, signal.SIGINT)
+            if signal.getsignal(number) in nobodys
+        }
 
         def restore() -> None:
             for number, handler in before.items():
@@ -251,24 +241,11 @@ class Worker:
         return restore
 
     def _log(self, event: str, **facts: Any) -> None:
-        structlog.get_logger("penstock.worker").info(event, **{"worker_id": self.id, **facts})
+        worker_log.info(event, **{"worker_id": self.id, **facts})
 
 
-@contextmanager
-def alone() -> Iterator[None]:
-    """While a process does nothing but work: what it was born with is not looked through for garbage again and again, and the
-    rest more rarely (a drain of short jobs spends a tenth of its time on that otherwise); and threads take shorter turns."""
-    thresholds, turn = gc.get_threshold(), sys.getswitchinterval()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(YOUNG_OBJECTS, *thresholds[1:])
-    sys.setswitchinterval(min(turn, TURN_SECONDS))
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(turn)
-        gc.set_threshold(*thresholds)
-        gc.unfreeze()
+def _nothing() -> None:
+    return None
 
 
 def by_key(runners: Sequence[Runner], keys: Sequence[str] | None) -> dict[str, Runner]:

@@ -14,6 +14,7 @@ from penstock.core.masking import hidden_outcome, says_something
 from penstock.core.nouns import Claim
 from penstock.core.outcomes import Canceled, Evidence, Failed, Outcome, Skipped, Snoozed, Succeeded, TimedOut
 from penstock.core.payload import plain, storable
+from penstock.core.scopes import allows_key
 from penstock.core.wire import worker as wire
 from penstock.core.worker_names import row_id
 from penstock.queue import bounds, record
@@ -122,7 +123,7 @@ def run_ids_of(principal: UUID, claim_id: UUID, limit: int) -> list[UUID]:
 def _taken_before(call: Call, run_ids: list[UUID], lease_seconds: float | None) -> list[Claim]:
     """What a claim took whose answer was lost, with leases that start now."""
     with call.read() as tx:
-        found = [each for each in claims.held(tx, run_ids) if _may_hold(call, each.tenant_id, each.queue)]
+        found = [each for each in claims.held(tx, run_ids) if _may_hold(call, each)]
     kept = claiming.heartbeat(call.ground, found, lease_seconds).kept
     return [each for each in found if each.run_id in kept]
 
@@ -150,15 +151,18 @@ def _row(call: Call, body: wire.ClaimRequest, queues: list[str] | None) -> dict[
 def _held(call: Call, tx: Tx, job_id: UUID) -> remote.Held:
     """The job, if it is one that this worker may know of."""
     found = remote.held(tx, job_id)
-    if found is None or not _may_hold(call, found.tenant_id, found.queue):
+    if found is None or not _may_hold(call, found):
         raise NotFound("job", job_id)
     return found
 
 
-def _may_hold(call: Call, tenant_id: UUID, queue: str) -> bool:
+def _may_hold(call: Call, run: Claim | remote.Held) -> bool:
+    """Whether the token's tenant, queues and definitions include this run."""
     principal = call.principal
-    return (principal.tenant_id is None or tenant_id == principal.tenant_id) and (
-        principal.queues is None or queue in principal.queues
+    return (
+        (principal.tenant_id is None or run.tenant_id == principal.tenant_id)
+        and (principal.queues is None or run.queue in principal.queues)
+        and allows_key(principal.keys, run.key)
     )
 
 
@@ -173,9 +177,7 @@ def heartbeat_jobs(call: Caller, body: wire.BeatMany) -> wire.BeatenMany:
         ours = {
             run.run_id: run
             for run in sorted(body.runs, key=lambda run: run.job_id)
-            if (held := found.get(run.job_id)) is not None
-            and held.run_id == run.run_id
-            and _may_hold(call, held.tenant_id, held.queue)
+            if (held := found.get(run.job_id)) is not None and held.run_id == run.run_id and _may_hold(call, held)
         }
         if not ours:
             return Beats(set(), set(), set())
@@ -225,9 +227,7 @@ def release_jobs(call: Caller, body: wire.Release) -> wire.Released:
     wanted = {(run.job_id, run.run_id) for run in body.runs}
     with call.read() as tx:
         held = claims.held(tx, [run.run_id for run in body.runs])
-    ours = [
-        each for each in held if (each.job_id, each.run_id) in wanted and _may_hold(call, each.tenant_id, each.queue)
-    ]
+    ours = [each for each in held if (each.job_id, each.run_id) in wanted and _may_hold(call, each)]
     return wire.Released(released=claiming.release(call.ground, ours))
 
 

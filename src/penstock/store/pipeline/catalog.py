@@ -8,30 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from sqlalchemy import Column, MetaData, String, Table, Text, delete, insert, inspect, select, text
+from sqlalchemy import Column, MetaData, String, Table, Text, delete, insert, inspect, select
 from sqlalchemy.schema import CreateIndex, CreateTable, DropTable
 
 from penstock.store.database import Tx
+from penstock.store.dialect import Lock
 from penstock.store.pipeline.physical import address, declared
 from penstock.store.pipeline.shape import Shape
 
 CATALOG = "~tables"
-LOCK = 5_068_337_601
 
 
 def lock(tx: Tx) -> None:
     """Only one declaration at a time; on SQLite the write transaction is that lock already."""
-    if tx.dialect.name == "postgresql":
-        tx.run(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK})
+    tx.lock(Lock.DECLARE)
 
 
 def ensure_schema(tx: Tx, schema: str) -> None:
     """Create the schema and its catalog unless they are there."""
     if has_catalog(tx, schema):
         return
-    if tx.dialect.name == "postgresql":
-        quoted = tx.conn.dialect.identifier_preparer.quote(schema)
-        tx.run(text(f"CREATE SCHEMA IF NOT EXISTS {quoted}"))
+    tx.dialect.user_tables.create_schema(tx.conn, schema)
     tx.run(CreateTable(_catalog(tx.dialect.name, schema), if_not_exists=True))
 
 
@@ -55,11 +52,7 @@ def shapes(tx: Tx, schema: str) -> dict[str, Shape]:
 
 def schemas(tx: Tx) -> list[str]:
     """Every schema of this database that has a catalog."""
-    if tx.dialect.name == "postgresql":
-        found = tx.rows(text("SELECT schemaname FROM pg_tables WHERE tablename = :name"), {"name": CATALOG})
-        return sorted(row[0] for row in found)
-    found = tx.rows(text("SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE :ending"), {"ending": f"%.{CATALOG}"})  # fmt: skip
-    return sorted(row[0].rsplit(".", 1)[0] for row in found)
+    return tx.dialect.user_tables.schemas_with(tx.conn, CATALOG)
 
 
 def create(tx: Tx, new: Sequence[Shape]) -> None:
@@ -98,18 +91,12 @@ def drop_schema(tx: Tx, schema: str, hidden: Iterable[str]) -> None:
     """Drop what is left of an emptied schema: its hidden tables, and on PostgreSQL the schema itself."""
     for name in (*hidden, CATALOG):
         drop_table(tx, schema, name)
-    if tx.dialect.name == "postgresql":
-        quoted = tx.conn.dialect.identifier_preparer.quote(schema)
-        tx.run(text(f"DROP SCHEMA IF EXISTS {quoted} RESTRICT"))
+    tx.dialect.user_tables.drop_schema(tx.conn, schema)
 
 
 def table_names(tx: Tx, schema: str) -> list[str]:
     """Every table of the schema as it really is, hidden ones too."""
-    inspector = inspect(tx.conn)
-    if tx.dialect.name == "postgresql":
-        return inspector.get_table_names(schema=schema)
-    prefix = f"{schema}."
-    return [name[len(prefix) :] for name in inspector.get_table_names() if name.startswith(prefix)]
+    return tx.dialect.user_tables.names_in(tx.conn, schema)
 
 
 def column_names(tx: Tx, schema: str, name: str) -> list[str]:

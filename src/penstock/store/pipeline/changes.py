@@ -47,16 +47,14 @@ def _quoted(tx: Tx, shape: Shape) -> str:
 
 def _default(tx: Tx, attribute: Attribute) -> str:
     """The default as a literal that the database reads. The definition's parser has checked that it fits."""
-    written = attribute.default or "''"
+    own, written = tx.dialect.user_tables, attribute.default or "''"
     if attribute.kind in ("timestamp", "datetime"):
-        now = {"timestamp": "now()", "datetime": "localtimestamp"}[attribute.kind]
-        return now if tx.dialect.name == "postgresql" else "0"
+        return own.literal_now(attribute.kind)
     bare = written[1:-1] if written[:1] in "'\"" and len(written) > 1 else written
     if attribute.kind == "bool":
-        truth = bare.lower() in ("1", "true")
-        return ("true" if truth else "false") if tx.dialect.name == "postgresql" else ("1" if truth else "0")
-    if attribute.kind == "decimal" and tx.dialect.name == "sqlite":
-        return str(round(float(bare) * 10 ** int(attribute.args[1])))
+        return own.literal_bool(bare.lower() in ("1", "true"))
+    if attribute.kind == "decimal" and (literal := own.literal_decimal(bare, int(attribute.args[1]))) is not None:
+        return literal
     return (
         "'" + bare.replace("'", "''") + "'"
         if attribute.kind in TEXT

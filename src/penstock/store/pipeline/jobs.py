@@ -36,8 +36,6 @@ from sqlalchemy import (
     tuple_,
     update,
 )
-from sqlalchemy.dialects.postgresql import insert as postgres_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.schema import CreateIndex, CreateTable
 from sqlalchemy.sql import ColumnElement
 
@@ -177,8 +175,7 @@ class JobStore:
             .select_from(keys.frm)
             .where(not_(self._meets(target, keys.columns)), not_(self._meets(jobs, keys.columns)))
         )
-        make = postgres_insert if tx.dialect.name == "postgresql" else sqlite_insert
-        statement = make(self.table).from_select(list(values), chosen).on_conflict_do_nothing()
+        statement = tx.insert(self.table).from_select(list(values), chosen).on_conflict_do_nothing()
         return tx.count(statement.execution_options(preserve_rowcount=True))
 
     def reprioritise(self, tx: Tx, wanted: Source, priority: int) -> int:
@@ -274,7 +271,7 @@ class JobStore:
             jobs.c.priority, jobs.c.scheduled_time, self._meets(picking.target, jobs.c).label("done__"),
             self._meets(picking.source.embed(), jobs.c).label("live__"), *(jobs.c[name] for name in self.keys),
         ]  # fmt: skip
-        if dialect.name == "postgresql":
+        if dialect.user_tables.returns_subqueries:
             return claim.returning(*seen), None
         # On SQLite RETURNING does not say of which table a column is, which a subquery would have to know.
         return claim.returning(*(jobs.c[name] for name in self.keys)), select(*seen).where(
@@ -301,7 +298,7 @@ class JobStore:
 
     def complete_all(self, tx: Tx, keys: Sequence[Mapping[str, Any]], token: str) -> int:
         """Delete the jobs of several keys that the token holds; answers how many it did hold."""
-        if tx.dialect.name == "postgresql":
+        if tx.dialect.user_tables.takes_arrays:
             values = {f"ALL_{name}": [key[name] for key in keys] for name in self.keys}
             return tx.count(self._completion, {"TOKEN": token, **values})
         columns = tuple_(*(self.table.c[name] for name in self.keys))
@@ -407,11 +404,11 @@ class JobStore:
     def _reserved_by(
         self, now: ColumnElement[datetime], until: ColumnElement[datetime], token: Any, who: Identity
     ) -> dict[str, Any]:
-        on_server = self.dialect.name == "postgresql"
+        user, session = self.dialect.user_tables.asker(who.user)
         return {
             "status": "reserved", "reserved_time": now, "completed_time": None, "duration": None, "error_message": "",
-            "error_stack": None, "user": func.coalesce(func.current_user(), who.user) if on_server else who.user,
-            "host": who.host, "pid": who.pid, "connection_id": func.pg_backend_pid() if on_server else 0,
+            "error_stack": None, "user": user,
+            "host": who.host, "pid": who.pid, "connection_id": session,
             "version": who.version, "attempts": self.table.c.attempts + 1, "token": token, "lease_until": until,
         }  # fmt: skip
 

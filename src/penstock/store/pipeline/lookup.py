@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import ARRAY, Connection, Dialect, Select, Table, bindparam, func, literal_column, select, tuple_
 from sqlalchemy.sql import ColumnElement
 
+from penstock.store.dialect import user_tables_of
 from penstock.store.pipeline.algebra import Source
 
 Convert = Callable[[Any], Any]
@@ -50,7 +51,7 @@ class LookupMany:
         return {tuple(row[self._wanted :]): tuple(row[: self._wanted]) for row in found}
 
     def _takes_array(self, conn: Connection) -> bool:
-        return len(self._keys) == 1 and conn.dialect.name == "postgresql"
+        return len(self._keys) == 1 and user_tables_of(conn.dialect.name).takes_arrays
 
     @cached_property
     def _by_array(self) -> Select[Any]:
@@ -77,7 +78,7 @@ class Lookup:
     def rows(self, conn: Connection, values: Mapping[str, Any]) -> Sequence[Any]:
         """On the driver's own cursor where the connection is ours: SQLAlchemy's share would be a third of the time that
         a key takes. What goes wrong is told in SQLAlchemy's way."""
-        if conn.dialect.name != "postgresql" or "penstock_own" not in conn.get_execution_options():
+        if not user_tables_of(conn.dialect.name).reads_alone or "penstock_own" not in conn.get_execution_options():
             return conn.execute(self.query, values).all()
         if not self._text:
             self._compile(conn.dialect)

@@ -1,8 +1,4 @@
-"""From a shape to the table that statements name.
-
-PostgreSQL has schemas. SQLite's one file has none, so there the schema is a prefix of the name, joined by a dot: no
-schema name holds a dot, so no two tables can meet.
-"""
+"""From a shape to the table that statements name."""
 
 from __future__ import annotations
 
@@ -12,6 +8,7 @@ from typing import Any
 from sqlalchemy import CheckConstraint, Column, ForeignKeyConstraint, MetaData, Table
 from sqlalchemy import Index as SqlIndex
 
+from penstock.store.dialect import user_tables_of
 from penstock.store.pipeline.shape import Attribute, ForeignKey, Shape
 from penstock.store.pipeline.types import column_type
 
@@ -20,7 +17,7 @@ UNSIGNED = {"uint8": 2**8, "uint16": 2**16, "uint32": 2**32, "uint64": 2**64}
 
 def address(backend: str, schema: str, name: str) -> tuple[str, str | None]:
     """The table's name and schema as the database knows them."""
-    return (name, schema) if backend == "postgresql" else (f"{schema}.{name}", None)
+    return user_tables_of(backend).address(schema, name)
 
 
 @lru_cache(maxsize=2048)

@@ -8,10 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import (
-    ARRAY,
-    JSON,
     Connection,
-    LargeBinary,
     Select,
     Table,
     and_,
@@ -21,12 +18,11 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects.postgresql import insert as postgres_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.sql import ColumnElement
 
 from penstock.store.database import Database, Tx
+from penstock.store.dialect import dialect_for
 from penstock.store.faults import sqlstate, translated
 
 BATCH = 500
@@ -42,12 +38,12 @@ class MissingParent(Exception):
 
 @contextmanager
 def reading(db: Database) -> Iterator[Connection]:
-    """A connection for one read. On PostgreSQL without BEGIN and ROLLBACK: one round trip instead of three."""
-    if db.name == "sqlite":
+    """A connection for one read. Without BEGIN and ROLLBACK where they are not needed: one round trip instead of three."""
+    if not db.dialect.user_tables.reads_alone:
         with db.read() as tx:
             yield tx.conn
         return
-    with translated(db.url), db.engine.connect() as plain:
+    with translated(db.url, db.dialect.unwrapped_errors), db.engine.connect() as plain:
         yield plain.execution_options(
             isolation_level="AUTOCOMMIT", **({"penstock_own": True} if db.has_short_way else {})
         )
@@ -58,7 +54,7 @@ def insert_rows(
 ) -> int:
     """Write rows; answers how many were written. With `skip_duplicates`, rows whose key is there already are left."""
     # Not to replace: one statement may not touch a row twice, while of rows one after another the last stays.
-    at_once = tx.dialect.name == "postgresql" and len(rows) > 1 and not replace and _fits_arrays(table)
+    at_once = len(rows) > 1 and not replace and tx.dialect.user_tables.rows_of_arrays(table) is not None
     statement = _insertion(tx.dialect.name, table, skip_duplicates, replace, at_once)
     names = [column.name for column in table.columns]
     written = 0
@@ -76,19 +72,13 @@ def _columns(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> dict[st
 
 
 @lru_cache(maxsize=2048)
-def _fits_arrays(table: Table) -> bool:
-    """Bytes and JSON travel row by row: as elements of an array they would be escaped twice."""
-    return not any(isinstance(column.type, LargeBinary | JSON) for column in table.columns)
-
-
-@lru_cache(maxsize=2048)
 def _insertion(backend: str, table: Table, skip_duplicates: bool, replace: bool, at_once: bool) -> Any:
-    """The statement, built once. `at_once`: one array per column, so that PostgreSQL runs one statement for many rows
-    instead of one for each, which takes a quarter of the time on either side."""
-    statement: Any = (postgres_insert if backend == "postgresql" else sqlite_insert)(table)
+    """The statement, built once. `at_once`: for all rows, as one array per column."""
+    dialect = dialect_for(backend)
+    statement: Any = dialect.insert(table)
     if at_once:
-        columns = [func.unnest(bindparam(f"ALL_{column.name}", type_=ARRAY(column.type))) for column in table.columns]
-        statement = statement.from_select([column.name for column in table.columns], select(*columns))
+        given = dialect.user_tables.rows_of_arrays(table)
+        statement = statement.from_select([column.name for column in table.columns], given)
     key = [column.name for column in table.primary_key]
     rest = {c.name: statement.excluded[c.name] for c in table.columns if c.name not in key}
     if replace and rest:

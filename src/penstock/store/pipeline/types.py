@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -23,45 +22,35 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-from penstock.store.types import Id, JsonDoc, UtcTime
-
-NAIVE_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - a wall-clock time has no zone
-MICROSECOND = timedelta(microseconds=1)
+from penstock.store.types import Id, JsonDoc, UtcTime, values_of
 
 
 class WallTime(TypeDecorator[datetime]):
-    """A time on a clock on the wall, without a zone: TIMESTAMP on PostgreSQL, whole microseconds on SQLite."""
+    """A time on a clock on the wall, without a zone."""
 
     impl = DateTime(timezone=False)
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        if dialect.name == "sqlite":
-            return dialect.type_descriptor(BigInteger())
-        return dialect.type_descriptor(DateTime(timezone=False))
+        return dialect.type_descriptor(values_of(dialect.name).wall_time)
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:
-        if value is None or dialect.name != "sqlite":
-            return value
-        return (value - NAIVE_EPOCH) // MICROSECOND
+        return None if value is None else values_of(dialect.name).wall_time_in(value)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
         if value is None or isinstance(value, datetime):
             return value
-        return NAIVE_EPOCH + timedelta(microseconds=value)
+        return values_of(dialect.name).wall_time_out(value)
 
 
 class Real(TypeDecorator[float]):
-    """A double that keeps NaN. SQLite would turn NaN into NULL, so there it is the text 'NaN', which sorts after every
-    number as PostgreSQL's NaN does."""
+    """A double that keeps NaN."""
 
     impl = Double()
     cache_ok = True
 
     def process_bind_param(self, value: float | None, dialect: Dialect) -> Any:
-        if value is not None and dialect.name == "sqlite" and math.isnan(value):
-            return "NaN"
-        return value
+        return None if value is None else values_of(dialect.name).real_in(value)
 
     def bind_processor(self, dialect: Dialect) -> Any:
         return lambda value: self.process_bind_param(value, dialect)
@@ -71,7 +60,7 @@ class Real(TypeDecorator[float]):
 
 
 class Exact(TypeDecorator[Decimal]):
-    """An exact decimal: NUMERIC on PostgreSQL, an integer count of its smallest unit on SQLite."""
+    """An exact decimal."""
 
     impl = Numeric()
     cache_ok = True
@@ -82,32 +71,26 @@ class Exact(TypeDecorator[Decimal]):
         self.scale = scale
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        if dialect.name == "sqlite":
-            return dialect.type_descriptor(BigInteger())
-        return dialect.type_descriptor(Numeric(self.precision, self.scale))
+        return dialect.type_descriptor(values_of(dialect.name).exact(self.precision, self.scale))
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
-        if value is None or dialect.name != "sqlite":
-            return value
-        return int(Decimal(value).scaleb(self.scale).to_integral_value())
+        return None if value is None else values_of(dialect.name).exact_in(value, self.scale)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> Decimal | None:
         if value is None:
             return None
         exact = value if isinstance(value, Decimal) else Decimal(str(value))
-        return exact.scaleb(-self.scale) if dialect.name == "sqlite" else exact
+        return values_of(dialect.name).exact_out(exact, self.scale)
 
 
 class Unsigned64(TypeDecorator[int]):
-    """Up to 2^64-1: NUMERIC(20) on PostgreSQL. SQLite's integers end at 2^63-1; the encoder says so."""
+    """Up to 2^64-1. SQLite's integers end at 2^63-1; the encoder says so."""
 
     impl = Numeric(20, 0)
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        if dialect.name == "sqlite":
-            return dialect.type_descriptor(BigInteger())
-        return dialect.type_descriptor(Numeric(20, 0))
+        return dialect.type_descriptor(values_of(dialect.name).unsigned)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> int | None:
         return None if value is None else int(value)

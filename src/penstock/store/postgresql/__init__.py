@@ -5,17 +5,19 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from penstock.store.dialect import UserTables
 from penstock.store.postgresql.claim import PostgresClaim
 from penstock.store.postgresql.close import PostgresClose
 from penstock.store.postgresql.engine import PostgresEngine
 from penstock.store.postgresql.heartbeat import PostgresHeartbeat
 from penstock.store.postgresql.insert import PostgresInsert
 from penstock.store.postgresql.locks import PostgresLocks
+from penstock.store.postgresql.tables import PostgresTables
 from penstock.store.postgresql.transaction import PostgresTransaction
 from penstock.store.postgresql.types import PostgresTypes
 from penstock.store.postgresql.wake import PostgresWake
 
-__all__ = ["PostgresDialect"]
+__all__ = ["PostgresDialect", "dialect"]
 
 
 class PostgresDialect(
@@ -25,6 +27,7 @@ class PostgresDialect(
     """Everything that is PostgreSQL's own."""
 
     name: ClassVar[str] = "postgresql"
+    user_tables: ClassVar[UserTables] = PostgresTables()
     driver_name: ClassVar[str] = "psycopg"
 
     def check_file(self, connection: Any) -> None:
@@ -35,3 +38,7 @@ class PostgresDialect(
 
     def forget_file(self) -> None:
         """Do nothing: the files are the server's."""
+
+
+def dialect(*, injected_clock: bool) -> PostgresDialect:
+    return PostgresDialect()

@@ -8,9 +8,8 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection
-
 from penstock.core.nouns import Claim
+from penstock.store.dialect import HotConnection
 from penstock.store.hot import RETRY_MODES, ClaimRequest, Gate, Rehearsed, Taken
 from penstock.store.postgresql import transaction
 from penstock.store.postgresql.locks import GATE_LOCK
@@ -21,11 +20,11 @@ from penstock.store.postgresql.types import array
 class PostgresClaim:
     """Enter by the gate and claim."""
 
-    def gate(self, conn: Connection, moment: datetime | None) -> Gate:
+    def gate(self, conn: HotConnection, moment: datetime | None) -> Gate:
         (row,) = transaction.run(conn, _GATE, moment, {"lock": GATE_LOCK})
         return _gate(row)
 
-    def claim(self, conn: Connection, moment: datetime | None, request: ClaimRequest) -> Taken:
+    def claim(self, conn: HotConnection, moment: datetime | None, request: ClaimRequest) -> Taken:
         sql, values = _claim_for(request, guarded=False), _claim_values(request)
         rows = transaction.run(conn, sql, moment, values)
         return Taken(len(rows), lambda: [_claimed(row, request.worker) for row in rows])
@@ -40,7 +39,7 @@ class PostgresClaim:
             each.ready()
         return Rehearsed(expected, request, [gate, claim])
 
-    def enter_and_claim(self, conn: Connection, moment: datetime | None, rehearsed: Rehearsed) -> tuple[Gate, Taken]:
+    def enter_and_claim(self, conn: HotConnection, moment: datetime | None, rehearsed: Rehearsed) -> tuple[Gate, Taken]:
         """Gate, claim and COMMIT in one round trip. The claim takes nothing unless it finds the gate as expected."""
         from penstock.store.postgresql import wire
 

@@ -7,9 +7,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection
-
 from penstock.core.decide import Resolution
+from penstock.store.dialect import HotConnection
 from penstock.store.hot import Closed, Closing, Closures, counted_as, is_plain, told_once
 from penstock.store.postgresql import transaction
 from penstock.store.postgresql.transaction import Clock, hot
@@ -20,7 +19,7 @@ class PostgresClose:
     """Close runs."""
 
     def close(
-        self, conn: Connection, moment: datetime | None, closings: Sequence[Closing], shard: int, *, alone: bool
+        self, conn: HotConnection, moment: datetime | None, closings: Sequence[Closing], shard: int, *, alone: bool
     ) -> Closures:
         # Of a plain success nothing is said but its ids; what is said of the others comes beside theirs, so those go first.
         told = [each for each in closings if not is_plain(each.resolution)]

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, event, text
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DisconnectionError
 
 from penstock.core.errors import InvalidInput
-from penstock.store.dialect import pool_beside
+from penstock.store.dialect import Adopted, pool_beside
 from penstock.store.postgresql import link
 
 CONNECT_ARGS = {
@@ -30,8 +31,14 @@ CONNECT_ARGS = {
 class PostgresEngine:
     """Engines, and what is asked of a connection of theirs."""
 
+    unwrapped_errors: ClassVar[tuple[type[Exception], ...]] = ()
     bare_url: ClassVar[str] = "postgresql+psycopg://"
     guest_options: ClassVar[Mapping[str, Any]] = {"use_native_hstore": False}
+
+    migrates_itself: ClassVar[bool] = False
+
+    def check_place(self, url: URL) -> None:
+        """Do nothing: the files are the server's."""
 
     def create_engine(self, url: URL, factory: Callable[..., Engine], pool_size: int, busy_timeout: float) -> Engine:
         if url.drivername in ("postgresql", "postgres"):
@@ -61,6 +68,39 @@ class PostgresEngine:
             return factory(engine.url, pool=pool_beside(engine, pool_size, busy_timeout))
         pool = pool_beside(engine, pool_size, busy_timeout, recycle=1800, use_lifo=True, reset_on_return=None)
         return _watched(factory(engine.url, pool=pool, use_native_hstore=False), _Settling())
+
+    def adopt(self, engine: Engine, factory: Callable[..., Engine], pool_size: int, busy_timeout: float) -> Adopted:
+        return Adopted(engine, False)
+
+    def prepare_place(self, url: URL) -> None:
+        """Do nothing: the files are the server's."""
+
+    def file_of(self, url: URL) -> str | None:
+        return None
+
+    @contextmanager
+    def scratch(self, url: URL, connect: Callable[[], Any]) -> Iterator[str]:
+        """A schema on the same server."""
+        name = f"penstock_bench_{uuid.uuid4().hex[:8]}"
+        db = connect()
+        try:
+            with db.write() as tx:
+                if link.is_pooled(tx.conn.connection.dbapi_connection):
+                    raise InvalidInput("This needs a direct connection to PostgreSQL, not one through a pooler.")
+                tx.run(text(f"CREATE SCHEMA {name}"))
+            try:
+                yield url.update_query_dict({"options": f"-csearch_path={name}"}).render_as_string(hide_password=False)
+            finally:
+                with db.write() as tx:
+                    tx.run(text(f"DROP SCHEMA {name} CASCADE"))
+        finally:
+            db.close()
+
+    def is_pooled(self, connection: Any) -> bool:
+        return link.is_pooled(connection)
+
+    def unprepared(self, connection: Any) -> AbstractContextManager[None]:
+        return link.unprepared(connection)
 
     def has_short_way(self, engine: Engine) -> bool:
         if not _by_psycopg(engine):

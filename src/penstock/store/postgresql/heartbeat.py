@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import Connection
-
+from penstock.store.dialect import HotConnection
 from penstock.store.postgresql import transaction
 from penstock.store.postgresql.transaction import hot
 from penstock.store.postgresql.types import array
@@ -18,7 +17,7 @@ class PostgresHeartbeat:
 
     def heartbeat(
         self,
-        conn: Connection,
+        conn: HotConnection,
         moment: datetime | None,
         pairs: Sequence[tuple[UUID, UUID]],
         lease_seconds: float,

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection
-
 from penstock.core.payload import dumps
+from penstock.store.dialect import HotConnection
 from penstock.store.hot import Alike, NewJob, Written
 from penstock.store.postgresql import transaction
 from penstock.store.postgresql.transaction import Clock, hot
@@ -18,7 +17,7 @@ from penstock.store.postgresql.types import array, loaded_id, loaded_moment
 class PostgresInsert:
     """Write new jobs, one or many."""
 
-    def insert_jobs(self, conn: Connection, moment: datetime | None, new: Sequence[NewJob]) -> Sequence[Written]:
+    def insert_jobs(self, conn: HotConnection, moment: datetime | None, new: Sequence[NewJob]) -> Sequence[Written]:
         """Write the jobs whose tenant and definition are as the caller saw them; return those written."""
         if len(new) == 1:
             found = transaction.run(conn, _INSERT_ONE, moment, new[0]._asdict())
@@ -29,7 +28,7 @@ class PostgresInsert:
             Written(loaded_id(row[0]), row[1], row[2], loaded_moment(row[3]), loaded_moment(row[4])) for row in found
         ]
 
-    def insert_alike(self, conn: Connection, moment: datetime | None, many: Alike) -> int:
+    def insert_alike(self, conn: HotConnection, moment: datetime | None, many: Alike) -> int:
         # The params are JSON already: together they are an array as they stand.
         params = {**many.first._asdict(), "ids": array(many.ids), "many": f"[{','.join(many.params)}]"}
         ((written,),) = transaction.run(conn, _INSERT_ALIKE, moment, params)

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 from sqlalchemy import Connection, TextClause, text
 
-from penstock.store.dialect import Bare
+from penstock.store.dialect import Bare, HotConnection
 
 if TYPE_CHECKING:  # the driver is an extra
     from penstock.store.postgresql import wire
@@ -63,6 +63,11 @@ class PostgresTransaction:
 
         yield Plain(given)
 
+    commits_with_the_statement: ClassVar[bool] = True
+
+    def begin_to_write(self, connection: Any) -> None:
+        """Do nothing: the driver begins with the first statement."""
+
     @contextmanager
     def in_transaction(self, conn: Connection) -> Iterator[None]:
         driver: Any = conn.connection.dbapi_connection
@@ -86,7 +91,7 @@ def _is_idle(driver: Any) -> bool:
 
 
 def run(
-    conn: Connection | Bare, statement: Hot, moment: datetime | None, params: dict[str, Any], by_key: bool = False
+    conn: HotConnection, statement: Hot, moment: datetime | None, params: dict[str, Any], by_key: bool = False
 ) -> Sequence[Any]:
     """A hot statement: on the wire where it begins a transaction of ours; on the driver's own cursor within one, because
     the driver knows what has become of its prepared statements since. A guest may have brought any driver."""
@@ -116,7 +121,7 @@ def by_cursor(conn: Connection, statement: str, params: dict[str, Any]) -> Seque
         cursor.close()
 
 
-def begins(conn: Connection | Bare) -> bool:
+def begins(conn: HotConnection) -> bool:
     """Whether the connection is ours, and nothing has been said on it in this transaction yet."""
     if isinstance(conn, Bare):
         return True
@@ -126,7 +131,7 @@ def begins(conn: Connection | Bare) -> bool:
     return bool(connection.pgconn.transaction_status == 0)
 
 
-def ask(conn: Connection | Bare, statements: Sequence[wire.Statement]) -> list[Any]:
+def ask(conn: HotConnection, statements: Sequence[wire.Statement]) -> list[Any]:
     from penstock.store.postgresql import wire
 
     if isinstance(conn, Bare):

@@ -43,6 +43,7 @@ class PostgresEar:
 
     def __init__(self, engine: Engine, queues: Collection[str] | None = None) -> None:
         self._engine = engine
+        self.driver_error: type[Exception] = engine.dialect.loaded_dbapi.Error
         self._queues = None if queues is None else {name[:1000] for name in queues}
         self._session: Any = None
         self._probe_at = 0.0

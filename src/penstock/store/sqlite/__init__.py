@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from penstock.store.dialect import UserTables
 from penstock.store.sqlite.claim import SqliteClaim
 from penstock.store.sqlite.close import SqliteClose
 from penstock.store.sqlite.engine import SqliteEngine
@@ -13,11 +14,12 @@ from penstock.store.sqlite.heartbeat import SqliteHeartbeat
 from penstock.store.sqlite.insert import SqliteInsert
 from penstock.store.sqlite.lease_clock import LeaseClock
 from penstock.store.sqlite.locks import SqliteLocks
+from penstock.store.sqlite.tables import SqliteTables
 from penstock.store.sqlite.transaction import SqliteTransaction
 from penstock.store.sqlite.types import SqliteTypes
 from penstock.store.sqlite.wake import SqliteWake
 
-__all__ = ["SqliteDialect"]
+__all__ = ["SqliteDialect", "dialect"]
 
 
 class SqliteDialect(
@@ -27,6 +29,7 @@ class SqliteDialect(
     """Everything that is SQLite's own."""
 
     name: ClassVar[str] = "sqlite"
+    user_tables: ClassVar[UserTables] = SqliteTables()
     driver_name: ClassVar[str] = "sqlite3"
 
     def __init__(self, injected_clock: bool = False) -> None:
@@ -37,3 +40,7 @@ class SqliteDialect(
         super().forget_file()
         if self._lease_clock is not None:
             self._lease_clock.forget()
+
+
+def dialect(*, injected_clock: bool) -> SqliteDialect:
+    return SqliteDialect(injected_clock)

@@ -5,25 +5,17 @@ them, as for a URL, and leave the caller's as they are. Where that cannot be, we
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.pool import AssertionPool, SingletonThreadPool, StaticPool
 
+from penstock.store.dialect import Adopted
+
 SHARED = (StaticPool, SingletonThreadPool, AssertionPool)
 """Pools that are there to have one connection: another one might not see the same database."""
 
 FULL = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Adopted:
-    """The engine that our own transactions use, whether it is ours, and what could not be had."""
-
-    engine: Engine
-    is_ours: bool
-    missing: tuple[str, ...] = ()
 
 
 def adopt(given: Engine, engine_beside: Callable[[Engine], Engine]) -> Adopted:

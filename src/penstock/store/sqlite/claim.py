@@ -11,13 +11,12 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection
-
 from penstock.core.clock import wall_time
 from penstock.core.ids import id_from
 from penstock.core.nouns import Claim
 from penstock.core.payload import dumps
 from penstock.store import failpoints
+from penstock.store.dialect import HotConnection
 from penstock.store.hot import NOTHING_TAKEN, RETRY_MODES, ClaimRequest, Gate, Rehearsed, Taken
 from penstock.store.sqlite import transaction
 from penstock.store.sqlite.lease_clock import SqliteLeases
@@ -27,11 +26,11 @@ from penstock.store.types import from_micros, to_micros
 class SqliteClaim(SqliteLeases):
     """Enter by the gate and claim."""
 
-    def gate(self, conn: Connection, moment: datetime | None) -> Gate:
+    def gate(self, conn: HotConnection, moment: datetime | None) -> Gate:
         [(due, limited, reserved, queues)] = transaction.run(conn, _GATE, {"now": to_micros(moment or wall_time())})
         return Gate(bool(due), bool(limited), bool(reserved), tuple(queues.split("\n")) if queues else ())
 
-    def claim(self, conn: Connection, moment: datetime | None, request: ClaimRequest) -> Taken:
+    def claim(self, conn: HotConnection, moment: datetime | None, request: ClaimRequest) -> Taken:
         now = to_micros(moment or wall_time())
         find = _find(
             len(request.open), request.keys is not None, request.tenant_id is not None, request.heed_reservations
@@ -67,7 +66,7 @@ class SqliteClaim(SqliteLeases):
     def rehearse(self, moment: datetime | None, request: ClaimRequest, expected: Gate) -> Rehearsed:
         return Rehearsed(expected, request, None)
 
-    def enter_and_claim(self, conn: Connection, moment: datetime | None, rehearsed: Rehearsed) -> tuple[Gate, Taken]:
+    def enter_and_claim(self, conn: HotConnection, moment: datetime | None, rehearsed: Rehearsed) -> tuple[Gate, Taken]:
         entered = self.gate(conn, moment)
         if not entered.lets_through(rehearsed.expected):
             return entered, NOTHING_TAKEN

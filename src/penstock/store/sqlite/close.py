@@ -9,13 +9,12 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection
-
 from penstock.core.clock import wall_time
 from penstock.core.decide import Resolution
 from penstock.core.ids import id_from
 from penstock.core.payload import dumps
 from penstock.store import failpoints
+from penstock.store.dialect import HotConnection
 from penstock.store.hot import WAIT, Closed, Closing, Closures, bucket, counted_as, is_plain, minute_of, told_once
 from penstock.store.sqlite import transaction
 from penstock.store.types import from_micros, to_micros
@@ -25,7 +24,7 @@ class SqliteClose:
     """Close runs."""
 
     def close(
-        self, conn: Connection, moment: datetime | None, closings: Sequence[Closing], shard: int, *, alone: bool
+        self, conn: HotConnection, moment: datetime | None, closings: Sequence[Closing], shard: int, *, alone: bool
     ) -> Closures:
         now = to_micros(moment or wall_time())
         told = {str(each.run_id): each for each in closings if not is_plain(each.resolution)}
@@ -57,7 +56,7 @@ class SqliteClose:
         return Closures(None if all_ else {id_from(each) for each in json.loads(run_ids)}, wanted)
 
     def _write_told(
-        self, conn: Connection, numbers: str, ours: Sequence[str], told: Mapping[str, Closing], now: int
+        self, conn: HotConnection, numbers: str, ours: Sequence[str], told: Mapping[str, Closing], now: int
     ) -> None:
         """Close those of which something is said, and let those wait that are tried again; the others succeeded."""
         said = {
@@ -127,7 +126,7 @@ def _said(r: Resolution) -> dict[str, Any]:
 
 
 def _tally(
-    conn: Connection,
+    conn: HotConnection,
     ended: Iterable[tuple[Any, ...]],
     now: int,
     shard: int,

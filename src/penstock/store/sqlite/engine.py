@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar
 
 from sqlalchemy import Engine, event
 from sqlalchemy.engine import URL
 
-from penstock.store.dialect import pool_beside
+from penstock.store.dialect import Adopted, pool_beside
 from penstock.store.sqlite import file
+from penstock.store.sqlite.adopted import adopt
 from penstock.store.sqlite.transaction import MODE, PATIENCE, begin
 from penstock.store.types import json_object
 
@@ -31,8 +33,14 @@ def _listened(engine: Engine) -> Engine:
 class SqliteEngine:
     """Engines, and what is asked of a connection of theirs."""
 
+    unwrapped_errors: ClassVar[tuple[type[Exception], ...]] = (sqlite3.Error,)
     bare_url: ClassVar[str] = "sqlite://"
     guest_options: ClassVar[Mapping[str, Any]] = {"json_deserializer": json_object}
+
+    migrates_itself: ClassVar[bool] = True
+
+    def check_place(self, url: URL) -> None:
+        file.refuse_network_file_system(url.database)
 
     def create_engine(self, url: URL, factory: Callable[..., Engine], pool_size: int, busy_timeout: float) -> Engine:
         engine = factory(
@@ -56,6 +64,30 @@ class SqliteEngine:
             beside, "connect", lambda dbapi, _: dbapi.execute(f"PRAGMA busy_timeout={busy_timeout * 1000:.0f}")
         )
         return _listened(beside)
+
+    def adopt(self, engine: Engine, factory: Callable[..., Engine], pool_size: int, busy_timeout: float) -> Adopted:
+        if is_prepared(engine):
+            return Adopted(engine, False)
+        return adopt(engine, lambda given: self.engine_beside(given, factory, pool_size, busy_timeout))
+
+    def prepare_place(self, url: URL) -> None:
+        file.prepare(url)
+
+    def file_of(self, url: URL) -> str | None:
+        return url.database or None
+
+    @contextmanager
+    def scratch(self, url: URL, connect: Callable[[], Any]) -> Iterator[str]:
+        """A file in the same directory."""
+        beside = Path(url.database or ".").resolve().parent
+        with tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=beside) as directory:
+            yield f"sqlite:///{directory}/bench.db"
+
+    def is_pooled(self, connection: Any) -> bool:
+        return False
+
+    def unprepared(self, connection: Any) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def has_short_way(self, engine: Engine) -> bool:
         return engine.dialect.driver == "pysqlite"

@@ -8,21 +8,35 @@ is one `stat`, about a microsecond.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from penstock.core.errors import DatabaseUnavailable
+from sqlalchemy.engine import URL
+
+from penstock.core.errors import DatabaseUnavailable, InvalidInput
+from penstock.store.dialect import FileLost
 
 FILE = "penstock_file"
-
-
-class FileLost(DatabaseUnavailable):
-    """The file at the path is not the one that was opened."""
 
 
 class Identity(NamedTuple):
     path: str
     device: int
     inode: int
+
+
+def prepare(url: URL) -> None:
+    """A new file is for its owner alone; SQLite gives its log the same mode."""
+    if url.database in (None, "", ":memory:"):
+        raise InvalidInput("An in-memory SQLite database forgets everything. Give a file: sqlite:///jobs.db")
+    path = Path(url.database or "")
+    if url.query.get("uri") is not None:
+        return  # a name that only SQLite can read
+    if not path.exists() and path.parent.is_dir():
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        except OSError:
+            return  # opening it will say what is wrong
 
 
 def identify(path: str) -> Identity | None:
@@ -98,6 +112,33 @@ class SqliteFiles:
 
     def forget_file(self) -> None:
         self._file = None
+
+
+NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "fuse.sshfs", "glusterfs", "ceph"}
+
+
+def refuse_network_file_system(path: str | None) -> None:
+    """SQLite's locks do not hold across a network file system: two machines would corrupt the file."""
+    if not path or path == ":memory:":
+        return
+    target = str(Path(path).resolve())
+    try:
+        mounts = Path("/proc/mounts").read_text().splitlines()
+    except OSError:
+        return
+    best = ("", "")
+    for line in mounts:
+        fields = line.split()
+        if (
+            len(fields) > 2
+            and (target == fields[1] or target.startswith(fields[1].rstrip("/") + "/"))
+            and len(fields[1]) >= len(best[0])
+        ):
+            best = (fields[1], fields[2])
+    if best[1] in NETWORK_FILE_SYSTEMS:
+        raise DatabaseUnavailable(
+            f"{path} is on a network file system ({best[1]}), where SQLite's locks do not hold. Use a local disk, or PostgreSQL."
+        )
 
 
 def _opened(connection: Any) -> Identity | None:

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import Connection
-
 from penstock.core.payload import dumps
+from penstock.store.dialect import HotConnection
 from penstock.store.sqlite import transaction
 from penstock.store.sqlite.lease_clock import SqliteLeases
 
@@ -18,7 +17,7 @@ class SqliteHeartbeat(SqliteLeases):
 
     def heartbeat(
         self,
-        conn: Connection,
+        conn: HotConnection,
         moment: datetime | None,
         pairs: Sequence[tuple[UUID, UUID]],
         lease_seconds: float,

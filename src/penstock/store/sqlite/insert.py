@@ -7,10 +7,9 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import Connection
-
 from penstock.core.clock import wall_time
 from penstock.core.position import place, step
+from penstock.store.dialect import HotConnection
 from penstock.store.hot import Alike, NewJob, Written
 from penstock.store.sqlite import transaction
 from penstock.store.types import from_micros, to_micros
@@ -19,7 +18,7 @@ from penstock.store.types import from_micros, to_micros
 class SqliteInsert:
     """Write new jobs, one or many."""
 
-    def insert_jobs(self, conn: Connection, moment: datetime | None, new: Sequence[NewJob]) -> Sequence[Written]:
+    def insert_jobs(self, conn: HotConnection, moment: datetime | None, new: Sequence[NewJob]) -> Sequence[Written]:
         """Write the jobs whose tenant and definition are as the caller saw them; return those written."""
         now = to_micros(moment or wall_time())
         seen = _Seen(conn)
@@ -40,7 +39,7 @@ class SqliteInsert:
             cursor.close()
         return written
 
-    def insert_alike(self, conn: Connection, moment: datetime | None, many: Alike) -> int:
+    def insert_alike(self, conn: HotConnection, moment: datetime | None, many: Alike) -> int:
         now = to_micros(moment or wall_time())
         job, seen = many.first, _Seen(conn)
         found = seen.when(job, now)
@@ -77,7 +76,7 @@ class _When(NamedTuple):
 class _Seen:
     """What jobs depend on, read as it is needed, each thing once: their tenants, their definitions, the places that they get."""
 
-    def __init__(self, conn: Connection) -> None:
+    def __init__(self, conn: HotConnection) -> None:
         self._conn = conn
         self._facts: dict[tuple[UUID, UUID | None, int], Sequence[Any] | None] = {}
         self._next: dict[tuple[UUID, int], int] = {}

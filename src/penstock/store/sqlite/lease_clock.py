@@ -18,7 +18,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from penstock.core.clock import uptime, wall_time
-from penstock.store.dialect import Bare
+from penstock.store.dialect import Bare, HotConnection
 from penstock.store.types import from_micros, to_micros
 
 REREAD_SECONDS = 5.0
@@ -95,7 +95,7 @@ class SqliteLeases:
 
     _lease_clock: LeaseClock | None
 
-    def lease_time(self, conn: Connection, moment: datetime | None) -> datetime | None:
+    def lease_time(self, conn: HotConnection, moment: datetime | None) -> datetime | None:
         if self._lease_clock is None:
             return moment
         writing = isinstance(conn, Bare) or bool(conn.get_execution_options().get("penstock_write"))
@@ -105,7 +105,7 @@ class SqliteLeases:
         if self._lease_clock is not None:
             self._lease_clock.settle(conn.connection)
 
-    def lease_until(self, conn: Connection, moment: datetime | None, seconds: float) -> int:
+    def lease_until(self, conn: HotConnection, moment: datetime | None, seconds: float) -> int:
         return to_micros(self.lease_time(conn, moment) or wall_time()) + round(seconds * 1_000_000)
 
 

@@ -6,9 +6,11 @@ import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 from sqlalchemy import Connection
+
+from penstock.store.dialect import HotConnection
 
 MODE, PATIENCE, IMPATIENT = "penstock_journal_mode", "penstock_patience", "penstock_impatient"
 """What is known of a connection: its journal's mode, how long it waits for locks in milliseconds, and whether it was told not to,
@@ -26,6 +28,11 @@ class SqliteTransaction:
             yield _Plain(given)
         finally:
             given.text_factory = before
+
+    commits_with_the_statement: ClassVar[bool] = False
+
+    def begin_to_write(self, connection: Any) -> None:
+        begin_to_write(connection)
 
     @contextmanager
     def in_transaction(self, conn: Connection) -> Iterator[None]:
@@ -62,7 +69,7 @@ class _Plain:
         return getattr(self._connection, name)
 
 
-def run(conn: Connection, sql: str, params: Mapping[str, Any]) -> Sequence[Any]:
+def run(conn: HotConnection, sql: str, params: Mapping[str, Any]) -> Sequence[Any]:
     """The statement on the driver's own cursor: on a local file SQLAlchemy's share would be most of the time."""
     cursor = conn.connection.cursor()
     try:

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine
 
-from penstock.store.dialect import Ear
+from penstock.store.dialect import Ear, FileLost
 from penstock.store.sqlite import file
 from penstock.store.sqlite.transaction import be_patient
 
@@ -31,6 +31,7 @@ class SqliteEar:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self.driver_error: type[Exception] = engine.dialect.loaded_dbapi.Error
         self._session: Any = None
         self._seen: int | None = None
         self._file: file.Identity | None = None
@@ -44,7 +45,7 @@ class SqliteEar:
             try:
                 if self._file is not None:
                     file.compare(self._file)
-            except file.FileLost:
+            except FileLost:
                 self.close()
                 return True  # whoever claims is told
             if self._changed() and self._anything():
