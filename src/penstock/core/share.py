@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SHARE = 0.1
-"""How much of one processor a tenant may use for long before others come first. A request of another tenant meets one of this tenant's
-that often; at a tenth, nine of ten requests meet none."""
+SHARE = 0.25
+"""How much of one processor a tenant may use for long before others come first. A tenant with 40 requests a second uses less; at a tenth it
+would have to give way itself, beside the one that attacks it."""
 AT_ONCE = 0.5
 """How many seconds of the processor a tenant that was quiet may use at once. A page that is opened takes less."""
 MOST_OWED = 2.0
-"""What is used beyond this is forgotten, so that a tenant which stops has its share again 20 seconds later."""
+"""What is used beyond this is forgotten, so that a tenant which stops has its share again 10 seconds later."""
 
 
 @dataclass(slots=True)

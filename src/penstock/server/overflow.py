@@ -32,7 +32,7 @@ from penstock.server.problems import render
 from penstock.server.settings import Settings
 from penstock.server.threads import Threads
 
-REQUEST_SECONDS = 0.001
+REQUEST_SECONDS = 0.002
 """What a request costs the event loop, about: its connection, its head and its response."""
 BYTE_SECONDS = 3e-8
 """What a byte of a body costs it, about."""
