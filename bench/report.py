@@ -22,7 +22,7 @@ def report(bench: Bench, versions: dict[str, str], seconds: float, out: Path | N
         "# Benchmarks",
         "Penstock beside the systems that people would choose instead: the same no-op jobs, one machine, one run, systems in "
         "turn, medians of the repeats with the least and the most beside them. Only ratios carry over to another machine. "
-        "`make bench` makes this page.",
+        "`make bench` makes this page. What one tenant's attack costs another is [measured elsewhere](benchmarks-walls.md).",
         machine(seconds),
         "![Jobs drained a second by one worker process](benchmarks.svg)" if out else "",
         "## The bars", judged(bench),

@@ -1,10 +1,21 @@
-"""What one tenant's attack does to another tenant: the other's requests alone, and while the attack goes on, in one run.
+"""What one tenant's attack does to another tenant, on both databases.
 
-    python -m bench.walls [--seconds 15] [--only claims streams …] [--url postgresql://…]
+    python -m bench.walls [--rounds 3] [--seconds 10] [--only payload flood …] [--database sqlite postgresql] [--json FILE]
 
-The service is a real `penstock api` beside a real worker; the attacker is a process of its own with tokens of tenant alpha. Tenant beta
-asks twenty times a second, each time by a new connection: a summary, then an enqueue. The bar is 1.5 times beta's usual p95. The attack on
-the queue's order is measured by how long a job of beta's waits until it starts, beside an alpha that has as much work at the usual priority.
+The service is a real `penstock api` beside a real worker. Tenant beta sends 40 requests a second, each over a new connection, a summary and
+an enqueue in turn, at times that are fixed beforehand: a slow response delays no later request. The attacker is a process of its own with
+tokens of tenant alpha. Each round has three phases one after another:
+
+- `attack`: the attacker attacks the service.
+- `control`: the same program sends the same requests to a sink on this machine, which throws them away and responds as late and with as
+  many bytes as the service just did. The attacker's program is not on the service's machine in reality; here it takes processor time from
+  everybody, and that must not be counted as an effect of the attack.
+- `quiet`: nobody attacks and no such program runs.
+
+The figure that is judged is p95(attack) / p95(control) of each round, the median over the rounds. p95(attack) / p95(quiet) is given, too.
+
+The attack on the queue's order is measured by how long beta's jobs wait from enqueue to start while alpha has a backlog at the most urgent
+priority that it may have. Its control is the same backlog at the usual priority, where the queue serves both in turn.
 """
 
 from __future__ import annotations
@@ -13,15 +24,15 @@ import argparse
 import asyncio
 import json
 import os
-import random
-import resource
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,133 +40,94 @@ import httpx
 from tests.support.ports import free_port
 from tests.support.postgres import Server
 
+from bench.attacks import ATTACKS, ask, request
+from bench.walls_order import waits
 from penstock import Penstock
 from penstock.queue.access import create_token
 from penstock.store.database import Database
 from penstock.store.schema import upgrade
 
-BAR = 1.5
-FROM = "127.0.0.1"
-"""The address that requests come from. The attacker has another."""
+RATE = 40.0
+"""Beta's requests a second."""
+RAMP = 4.0
+"""Seconds until an attack is there as a whole."""
 TAGS = {"type": "object", "properties": {"tags": {"type": "array", "items": {"type": "string"}}}}
-HEAD = (
-    "authorization: Bearer {token}\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n"
-)
+PHASES = ("attack", "control", "quiet")
 
 
-def request(method: str, path: str, token: str, body: Any = None, *, close: bool = True) -> bytes:
-    said = "" if body is None else json.dumps(body)
-    head = f"{method} /api/v1{path} HTTP/1.1\r\n" + HEAD.format(token=token, length=len(said))
-    return f"{head}{'connection: close' if close else 'connection: keep-alive'}\r\n\r\n{said}".encode()
+@dataclass
+class Row:
+    """What was found about one attack: milliseconds by phase, one list for each round."""
 
+    database: str
+    name: str
+    what: str
+    finding: str
+    bar: float
+    rounds: list[dict[str, list[float]]] = field(default_factory=list)
+    failed: int = 0
+    attacker: dict[str, Any] = field(default_factory=dict)
+    load: float = 0.0
 
-async def ask(port: int, asked: bytes) -> int:
-    """The status, once the whole answer has come."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(FROM, 0))
-    try:
-        writer.write(asked)
-        status = (await reader.readline()).split()
-        await reader.read()
-        return int(status[1]) if len(status) > 1 else 0
-    finally:
-        writer.close()
+    def p95(self, phase: str) -> float:
+        return statistics.median(p95(each[phase]) for each in self.rounds)
 
+    def ratios(self, beside: str) -> list[float]:
+        return [p95(each["attack"]) / p95(each[beside]) for each in self.rounds if beside in each]
 
-# The attacks: each is what one of many tasks does, again and again, until the process is ended.
-async def payload(port: int, tokens: dict[str, str]) -> None:
-    await ask(
-        port,
-        request("POST", "/jobs", tokens["operator"], {"definition_key": "tags", "payload": {"tags": [1] * 200_000}}),
-    )
+    @property
+    def ratio(self) -> float:
+        return statistics.median(self.ratios("control"))
 
+    @property
+    def is_met(self) -> bool:
+        return self.ratio <= self.bar and not self.failed
 
-async def claims(port: int, tokens: dict[str, str]) -> None:
-    body = {"worker_id": f"w{id(asyncio.current_task())}", "queues": ["none"], "wait_seconds": 20}
-    await _not_too_often(ask(port, request("POST", "/worker/jobs/claim", tokens["worker"], body)))
-
-
-async def reservations(port: int, tokens: dict[str, str]) -> None:
-    await _not_too_often(
-        ask(port, request("POST", "/reservations", tokens["operator"], {"wait_seconds": 20, "expires_in": 60}))
-    )
-
-
-async def heads(port: int, _tokens: dict[str, str]) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(FROM, 0))
-    writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n")
-    with suppress(OSError):
-        await reader.read()
-    writer.close()
-    await asyncio.sleep(random.uniform(3, 7))
-
-
-async def streams(port: int, tokens: dict[str, str]) -> None:
-    await _not_too_often(ask(port, request("GET", "/stream", tokens["viewer"])))
-
-
-async def flood(port: int, tokens: dict[str, str]) -> None:
-    await _not_too_often(ask(port, request("GET", "/jobs?limit=200", tokens["viewer"])), 0.2)
-
-
-async def _not_too_often(work: Awaitable[int], seconds: float = 5.0) -> None:
-    """An attacker that is refused at once tries again when it was told to; one that hammers is `flood`."""
-    began = time.monotonic()
-    await work
-    await asyncio.sleep(max(0.0, seconds * random.uniform(0.6, 1.4) - (time.monotonic() - began)))
-
-
-ATTACKS: dict[str, tuple[Callable[[int, dict[str, str]], Awaitable[None]], int, str]] = {
-    "payload": (payload, 3, "three refused payloads of 0.6 MB at a time"),
-    "claims": (claims, 300, "300 claims that wait for a job"),
-    "reservations": (reservations, 60, "60 reservations that wait"),
-    "heads": (heads, 2050, "2,050 connections that never end their request's head"),
-    "streams": (streams, 1990, "1,990 live streams"),
-    "flood": (flood, 100, "500 lists of 200 jobs a second by one token"),
-}
-
-
-async def attack(name: str, port: int, tokens: dict[str, str]) -> None:
-    once, number, _ = ATTACKS[name]
-
-    async def again() -> None:
-        await asyncio.sleep(random.uniform(0, 5))
-        while True:
-            try:
-                await once(port, tokens)
-            except OSError:
-                await asyncio.sleep(0.5)
-
-    await asyncio.gather(*(again() for _ in range(number)))
-
-
-async def probe(port: int, token: str, seconds: float) -> tuple[list[float], int]:
-    """Beta's latencies in milliseconds, and how many requests were not answered well."""
-    found: list[float] = []
-    bad = 0
-    asked = [request("GET", "/jobs/summary", token), request("POST", "/jobs", token, {"definition_key": "echo"})]
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        for each in asked:
-            began = time.perf_counter()
-            try:
-                bad += await asyncio.wait_for(ask(port, each), 30) not in (200, 201)
-            except (OSError, TimeoutError):
-                bad += 1
-            found.append(1000 * (time.perf_counter() - began))
-            await asyncio.sleep(0.05)
-    return found, bad
+    def plain(self) -> dict[str, Any]:
+        return {
+            "database": self.database, "attack": self.name, "what": self.what, "finding": self.finding, "bar": self.bar,
+            "p95_ms": {phase: round(self.p95(phase), 1) for phase in self.rounds[0]},
+            "samples": {phase: sum(len(each[phase]) for each in self.rounds) for phase in self.rounds[0]},
+            "ratio_to_control": [round(each, 2) for each in self.ratios("control")],
+            "ratio_to_quiet": [round(each, 2) for each in self.ratios("quiet")],
+            "failed": self.failed, "attacker": self.attacker, "load": round(self.load, 1), "met": self.is_met,
+        }  # fmt: skip
 
 
 def p95(values: list[float]) -> float:
     return statistics.quantiles(values, n=20)[-1]
 
 
+async def probe(port: int, token: str, seconds: float) -> tuple[list[float], int]:
+    """Beta's latencies in milliseconds, each from the time at which the request was due, and how many requests failed."""
+    found: list[float] = []
+    failed = 0
+    sent = [request("GET", "/jobs/summary", token), request("POST", "/jobs", token, {"definition_key": "echo"})]
+    start = time.perf_counter() + 0.05
+
+    async def one(number: int) -> None:
+        nonlocal failed
+        due = start + number / RATE
+        await asyncio.sleep(max(0.0, due - time.perf_counter()))
+        try:
+            async with asyncio.timeout(30):
+                status, _ = await ask(port, sent[number % 2], "127.0.0.1")
+            failed += status not in (200, 201)
+        except (OSError, TimeoutError):
+            failed += 1
+        found.append(1000 * (time.perf_counter() - due))
+
+    await asyncio.gather(*(one(number) for number in range(round(RATE * seconds))))
+    return found, failed
+
+
 @contextmanager
-def process(*args: str, url: str, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
-    environment = {**os.environ, "PENSTOCK_DATABASE_URL": url, **variables}
+def process(*args: str, url: str = "") -> Iterator[subprocess.Popen[str]]:
+    environment = {**os.environ, **({"PENSTOCK_DATABASE_URL": url} if url else {})}
     began = subprocess.Popen(
-        [sys.executable, *args], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+        [sys.executable, "-m", *args], env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        start_new_session=True,  # as if each were a service of its own: Linux may share the processor by session
+    )  # fmt: skip
     try:
         yield began
     finally:
@@ -178,67 +150,66 @@ def prepare(url: str) -> dict[str, dict[str, str]]:
                 role: create_token(app.ground, role, role, tenant=tenant)[1]
                 for role in ("operator", "viewer", "worker")
             }
-        for tenant in ("alpha", "beta"):
             app.as_tenant(tenant).enqueue_many("echo", [{"n": n} for n in range(500)])
     return tokens
 
 
-def measure(url: str, seconds: float, only: list[str]) -> list[tuple[str, float, float, int]]:
+def measure(database: str, url: str, given: argparse.Namespace) -> Iterator[Row]:
     tokens = prepare(url)
-    rows: list[tuple[str, float, float, int]] = []
     with ExitStack() as stack:
         port = free_port()
-        stack.enter_context(process("-m", "penstock.cli", "api", "--port", str(port), url=url))
-        stack.enter_context(process("-m", "penstock.cli", "worker", "--app", "bench.naps:app", "-c", "8", url=url))
+        stack.enter_context(process("penstock.cli", "api", "--port", str(port), url=url))
+        stack.enter_context(process("penstock.cli", "worker", "--app", "bench.naps:app", "-c", "8", url=url))
         _until_ready(port)
-        beta = tokens["beta"]["operator"]
-        asyncio.run(probe(port, beta, 2))
-        for name in [each for each in ATTACKS if each in only]:
-            usual, _ = asyncio.run(probe(port, beta, seconds))
-            args = ("-m", "bench.walls", "--attack", name, "--port", str(port), "--tokens", json.dumps(tokens["alpha"]))
-            with process(*args, url=url):
-                time.sleep(8)  # until all of it is there
-                during, bad = asyncio.run(probe(port, beta, seconds))
-                bad += not _is_ready(port)
-            rows.append((ATTACKS[name][2], p95(usual), p95(during), bad))
-            _say(rows[-1])
-            _until_ready(port)
-        if "priority" in only:
-            usual_wait, wait = (_waited(url, port, tokens, priority) for priority in (100, None))
-            rows.append(("jobs before all others (wait until a job starts)", usual_wait, wait, 0))
-            _say(rows[-1])
-    return rows
+        asyncio.run(probe(port, tokens["beta"]["operator"], 2))
+        for name in [each for each in ATTACKS if each in given.only]:
+            chosen = ATTACKS[name]
+            row = Row(database, name, chosen.what, chosen.finding, chosen.bar)
+            for _ in range(given.rounds):
+                _round(row, port, tokens, given.seconds)
+            row.load = os.getloadavg()[0]
+            yield row
+        if "priority" in given.only:
+            row = Row(database, "priority", "a backlog before all others: how long jobs wait to start", "5", 1.5)
+            for _ in range(given.rounds):
+                row.rounds.append(
+                    {
+                        phase: waits(url, port, tokens, most_urgent=phase == "attack", seconds=given.seconds)
+                        for phase in ("attack", "control")
+                    }
+                )
+            row.load = os.getloadavg()[0]
+            yield row
 
 
-def _waited(url: str, port: int, tokens: dict[str, dict[str, str]], priority: int | None) -> float:
-    """Milliseconds until jobs of beta's start, one after the other, while alpha has 400 short ones before all others, or at a priority."""
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}/api/v1", timeout=60) as client:
-        alpha = {"authorization": f"Bearer {tokens['alpha']['operator']}"}
-        chosen = priority
-        for lowest in (-(2**31), -1000, 0) if priority is None else (priority,):
-            job = {"definition_key": "nap", "payload": {"seconds": 0.1}, "priority": lowest}
-            chosen = lowest
-            if client.post("/jobs", headers=alpha, json=job).status_code == 201:
-                break
-        for _ in range(400):
-            client.post(
-                "/jobs", headers=alpha, json={"definition_key": "nap", "payload": {"seconds": 0.1}, "priority": chosen}
-            )
-        beta = {"authorization": f"Bearer {tokens['beta']['operator']}"}
-        made = [
-            client.post("/jobs", headers=beta, json={"definition_key": "nap", "payload": {"seconds": 0.01}}).json()
-            for _ in range(5)
-        ]
-        waits: list[float] = []
-        with Penstock(url) as app:
-            acting = app.as_tenant("beta")
-            for each in made:
-                while (job_now := acting.jobs.get(each["id"])).started_at is None:
-                    time.sleep(0.02)
-                waits.append(1000 * (job_now.started_at - job_now.queued_at).total_seconds())
-            while app.as_tenant("alpha").jobs.list(status="queued", key="nap", limit=1):
-                time.sleep(0.1)
-    return statistics.median(waits)
+def _round(row: Row, port: int, tokens: dict[str, dict[str, str]], seconds: float) -> None:
+    beta, found = tokens["beta"]["operator"], {}
+
+    def attacker(to: int) -> tuple[str, ...]:
+        return ("bench.attacks", "attack", row.name, "--port", str(to), "--tokens", json.dumps(tokens["alpha"]))
+
+    with process(*attacker(port)) as attacking:
+        time.sleep(RAMP)
+        found["attack"], failed = asyncio.run(probe(port, beta, seconds))
+        row.failed += failed + (not _is_ready(port))
+    assert attacking.stdout is not None
+    row.attacker = json.loads(attacking.stdout.read())
+    _until_ready(port)
+    time.sleep(1)
+    drain = free_port()
+    hold, size = row.attacker["hold"], row.attacker["size"]
+    with process("bench.attacks", "sink", "--port", str(drain), "--hold", str(hold), "--size", str(size)) as sink:
+        assert sink.stdout is not None
+        sink.stdout.readline()
+        with process(*attacker(drain)) as attacking:
+            time.sleep(RAMP)
+            found["control"], failed = asyncio.run(probe(port, beta, seconds))
+            row.failed += failed
+    assert attacking.stdout is not None
+    row.attacker["to_sink_per_second"] = json.loads(attacking.stdout.read())["per_second"]
+    found["quiet"], failed = asyncio.run(probe(port, beta, seconds))
+    row.failed += failed
+    row.rounds.append(found)
 
 
 def _is_ready(port: int) -> bool:
@@ -255,40 +226,57 @@ def _until_ready(port: int) -> None:
         time.sleep(0.2)
 
 
-def _say(row: tuple[str, float, float, int]) -> None:
-    name, usual, during, bad = row
-    met = "met" if during <= BAR * usual and not bad else "MISSED"
-    print(f"{name:55} {usual:8.1f} ms  {during:8.1f} ms  {during / usual:6.2f}x  {bad:3} failed  {met}", flush=True)
+HEADER = """\
+| database | attack (finding) | quiet, p95 | control, p95 | attack, p95 | attack / control | bar | | attack / quiet | load |
+| --- | --- | ---: | ---: | ---: | ---: | ---: | --- | ---: | ---: |"""
+
+
+def line(row: Row) -> str:
+    """The row of the table. Ratios are the median of the rounds with the least and the most beside it."""
+
+    def spread(values: list[float]) -> str:
+        if not values:
+            return ""
+        return f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
+
+    quiet = f"{row.p95('quiet'):.1f} ms" if "quiet" in row.rounds[0] else ""
+    said = "met" if row.is_met else "**missed**"
+    said += f", {row.failed} failed" if row.failed else ""
+    cells = (
+        row.database, f"{row.what} ({row.finding})", quiet, f"{row.p95('control'):.1f} ms", f"{row.p95('attack'):.1f} ms",
+        spread(row.ratios("control")), f"{row.bar}", said, spread(row.ratios("quiet")), f"{row.load:.1f}",
+    )  # fmt: skip
+    return f"| {' | '.join(cells)} |"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=15)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=10, help="of each phase; 40 requests a second are measured")
     parser.add_argument("--only", nargs="+", choices=[*ATTACKS, "priority"], default=[*ATTACKS, "priority"])
-    parser.add_argument("--url", help="a database of your own; else a new SQLite file and then a new PostgreSQL server")
-    parser.add_argument("--attack", choices=list(ATTACKS))
-    parser.add_argument("--port", type=int)
-    parser.add_argument("--tokens", type=json.loads)
+    parser.add_argument(
+        "--database", nargs="+", choices=["sqlite", "postgresql"], default=["sqlite", "postgresql"],
+        help="on new ones, which are removed in the end",
+    )  # fmt: skip
+    parser.add_argument("--json", type=Path, help="write everything that was found to this file")
     given = parser.parse_args()
-    if given.attack:
-        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 8192), most))
-        global FROM
-        FROM = "127.0.0.2"
-        asyncio.run(attack(given.attack, given.port, given.tokens))
-        return
-    if given.url:
-        measure(given.url, given.seconds, given.only)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        print("SQLite", flush=True)
-        measure(f"sqlite:///{Path(folder) / 'walls.db'}", given.seconds, given.only)
-    server = Server().start()
-    try:
-        print("PostgreSQL", flush=True)
-        measure(server.url(), given.seconds, given.only)
-    finally:
-        server.remove()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended, too
+    rows: list[Row] = []
+    print(HEADER, flush=True)
+    for database in given.database:
+        with ExitStack() as stack:
+            if database == "sqlite":
+                folder = stack.enter_context(tempfile.TemporaryDirectory())
+                url = f"sqlite:///{Path(folder) / 'walls.db'}"
+            else:
+                server = Server().start()
+                stack.callback(server.remove)
+                url = server.url()
+            for row in measure(database, url, given):
+                rows.append(row)
+                print(line(row), flush=True)
+                if given.json:
+                    given.json.write_text(json.dumps([each.plain() for each in rows], indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ def test_a_job_goes_from_queued_to_done_without_a_reload(page: Page, shop: Tenan
     page.goto(shop.address("jobs"))
     expect(page.get_by_text("No jobs yet")).to_be_visible()
     page.evaluate("window.sameDocument = true")
-    waits = shop.api.enqueue("train-model", {"epochs": 4, "pause": 0.6}, delay_seconds=1.5)
+    waits = shop.api.enqueue("train-model", {"epochs": 12, "pause": 0.8}, delay_seconds=4)
     expect(row(page, waits).get_by_text("queued")).to_be_visible()
     expect(row(page, waits).get_by_text("running")).to_be_visible()
     expect(row(page, waits).get_by_text("succeeded")).to_be_visible()

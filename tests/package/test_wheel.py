@@ -17,9 +17,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-PATIENCE = 280
+PATIENCE = 900
+"""Seconds for one command. To install is the index's and the machine's pace."""
 
-pytestmark = pytest.mark.xdist_group("package")
+pytestmark = [pytest.mark.xdist_group("package"), pytest.mark.timeout(1800)]
 
 SHOP = """
 from penstock import Penstock
@@ -39,7 +40,7 @@ from shop import app
 
 worker = app.worker()
 worker.start()
-until = time.monotonic() + 60
+until = time.monotonic() + 200
 while app.jobs.list(("queued", "running")) and time.monotonic() < until:
     time.sleep(0.05)
 worker.stop(grace=5)
@@ -121,7 +122,7 @@ def up(built: dict[str, Path], tmp_path: Path) -> Iterator[str]:
             cwd=place.folder, env=place.environment(), stdout=out, stderr=out,
         )  # fmt: skip
     try:
-        until = time.monotonic() + 60
+        until = time.monotonic() + 200
         while not (found := re.search(r"Sign in: (http\S+)", log.read_text())):
             assert process.poll() is None and time.monotonic() < until, log.read_text()
             time.sleep(0.1)

@@ -107,11 +107,11 @@ def test_a_batch_that_takes_too_long_is_left_to_others(schema: dj.Schema) -> Non
         def make(self, key: dict[str, Any]) -> None:
             held.append(len(Result.jobs.reserved))
             if len(held) == 2:
-                time.sleep(2)  # twenty times as long as a batch is meant to last
+                time.sleep(16)  # more than twice as long as a batch is meant to last, also where a claim takes long
             self.insert1(key)
 
     Source.insert((n,) for n in range(30))
-    dj.config["jobs.batch_seconds"] = 0.1
+    dj.config["jobs.batch_seconds"] = 4
     assert Result.populate(reserve_jobs=True)["success_count"] == 30
     assert held[0] == 1 < held[1]
     assert held[2] == 1, "the rest of the batch was kept"

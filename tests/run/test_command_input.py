@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -67,10 +68,18 @@ def test_the_file_goes_too_when_the_command_fails_or_cannot_start() -> None:
     assert not Path((outcome.evidence.stdout_tail or "").strip().removeprefix("--params=")).exists()
 
 
-@pytest.mark.parametrize("stdin", ["nothing named", "{params_file}", "{tenant.name}", "{"])
-def test_a_stdin_that_gives_nothing_is_refused_when_the_file_is_read(stdin: str) -> None:
+@pytest.mark.parametrize(
+    ("stdin", "why"),
+    [
+        ("nothing named", 'expected "params", or a text with a payload field'),
+        ("{params_file}", 'expected "params", or a text with a payload field'),
+        ("{tenant.name}", "unknown placeholder {tenant.name}"),
+        ("{", "has a single '{'"),
+    ],
+)
+def test_a_stdin_that_gives_nothing_is_refused_when_the_file_is_read(stdin: str, why: str) -> None:
     text = f"[commands.c]\nargv = ['sh']\nstdin = '{stdin}'\n"
-    with pytest.raises(InvalidInput, match="line 3"):
+    with pytest.raises(InvalidInput, match=f"line 3: .*{re.escape(why)}"):
         parse_commands(text, Path("commands.toml"), {"PATH": "/bin:/usr/bin"})
 
 

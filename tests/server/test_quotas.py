@@ -121,8 +121,13 @@ def test_what_the_operator_sets_binds(world: World) -> None:
 @pytest.mark.parametrize("bad", [{"tokens": -1}, {"tokens": "many"}, {"nothing": 1}, {"tokens": 1.5}, {"tokens": True}])
 def test_a_quota_that_cannot_be_is_refused(world: World, bad: dict[str, Any]) -> None:
     with world.client() as admin:
-        assert admin.patch(f"{API}/admin/tenants/acme", json={"quotas": bad}).status_code == 422
-        assert admin.post(f"{API}/admin/tenants", json={"slug": "new", "quotas": bad}).status_code == 422
+        for answer in (
+            admin.patch(f"{API}/admin/tenants/acme", json={"quotas": bad}),
+            admin.post(f"{API}/admin/tenants", json={"slug": "new", "quotas": bad}),
+        ):
+            assert answer.status_code == 422
+            (name,) = bad
+            assert all(fault["path"].startswith(f"$.quotas.{name}.") for fault in answer.json()["faults"]), answer.text
 
 
 def test_a_tenant_asks_as_often_as_its_tokens_may_together(world: World) -> None:

@@ -11,7 +11,8 @@ from uuid import uuid4
 import pytest
 
 from penstock.core.ids import new_id
-from penstock.server.threads import OTHERS_SECONDS, PROCESSOR_SECONDS, PROCESSOR_SHARE, Threads
+from penstock.core.share import AT_ONCE, SHARE
+from penstock.server.threads import OTHERS_SECONDS, Threads
 
 ALPHA, BETA = uuid4(), uuid4()
 
@@ -54,7 +55,7 @@ def test_who_used_its_share_is_served_one_at_a_time_while_others_are_there(compa
     async def scene() -> int:
         now = 100.0
         threads = Threads(8, lambda: now)
-        await threads.run(ALPHA, burn(PROCESSOR_SECONDS + 0.05))
+        await threads.run(ALPHA, burn(AT_ONCE + 0.05))
         if company:
             await threads.run(BETA, lambda: None)
         gauge = Gauge()
@@ -72,8 +73,8 @@ def test_a_share_is_earned_again_with_time() -> None:
     async def scene() -> None:
         now = 100.0
         threads = Threads(8, lambda: now)
-        await threads.run(ALPHA, burn(PROCESSOR_SECONDS + 0.05))
-        now += OTHERS_SECONDS + 2 * PROCESSOR_SECONDS / PROCESSOR_SHARE
+        await threads.run(ALPHA, burn(AT_ONCE + 0.05))
+        now += OTHERS_SECONDS + 2 * AT_ONCE / SHARE
         await threads.run(BETA, lambda: None)
         gauge = Gauge()
         tasks = [asyncio.create_task(threads.run(ALPHA, gauge.work)) for _ in range(6)]
@@ -88,7 +89,7 @@ def test_a_request_that_goes_away_while_it_waits_takes_no_place() -> None:
     async def scene() -> None:
         now = 100.0
         threads = Threads(8, lambda: now)
-        await threads.run(ALPHA, burn(PROCESSOR_SECONDS + 0.05))
+        await threads.run(ALPHA, burn(AT_ONCE + 0.05))
         await threads.run(BETA, lambda: None)
         gauge = Gauge()
         first = asyncio.create_task(threads.run(ALPHA, gauge.work))

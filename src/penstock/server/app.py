@@ -77,7 +77,7 @@ def create_app(penstock: Penstock, settings: Settings | None = None) -> FastAPI:
     app.state.sign_ins = _sign_ins(penstock, chosen)
     app.state.audit_log = audit_log
     app.state.gate.listeners.append(audit_log.outcome)
-    app.state.threads = Threads(chosen.threads)
+    app.state.threads = Threads(chosen.threads, processor_share=chosen.processor_share)
     app.state.room = WaitingRoom(penstock.db)
     app.state.waits = Places(
         chosen.waits_per_token, lambda _: chosen.waits_per_tenant, "too_many_waits", "requests that wait"

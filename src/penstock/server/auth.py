@@ -99,6 +99,11 @@ class Gate:
         self.forget()
         self.outcome("session.open", request, opened.principal, how)
 
+    def tenant_of(self, kind: str, secret: str) -> UUID | None:
+        """The tenant of a token or session that was let in before. It may have ended since: whoever asks grants nothing by it."""
+        known = self._known.get((kind, digest(secret)))
+        return None if known is None else known.principal.tenant_id
+
     async def admit(self, request: Request, need: Need, rule: Rule) -> Call:
         """The call that this request may make; a Problem when it may not. The one place where roles, scopes and definitions
         are looked at."""

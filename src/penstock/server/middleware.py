@@ -102,6 +102,7 @@ class Edge:
         began, status = time.perf_counter(), 0
         started = False
         crowded = scope["state"].get("crowded", False)
+        closes = crowded or scope["state"].get("closes", False)
         safe = self._safe.get(scope["scheme"], self._safe["http"])
 
         async def send_safely(message: Message) -> None:
@@ -113,7 +114,7 @@ class Edge:
                     *message["headers"],
                     (b"x-request-id", request_id.encode()),
                     *(pair for pair in safe if pair[0] not in present),
-                    *((CLOSE,) if crowded and b"connection" not in present else ()),
+                    *((CLOSE,) if closes and b"connection" not in present else ()),
                 ]
             await send(message)
 

@@ -17,6 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from penstock.core.forwarded import Proxies, counted_as
 from penstock.server.connections import Connections, Place
 from penstock.server.middleware import safe_headers
+from penstock.server.overflow import Overflow
 from penstock.server.problems import render
 from penstock.server.settings import Settings
 
@@ -33,8 +34,10 @@ MIN_CONNECTIONS = 64
 NO_LINGER = struct.pack("ii", 1, 0)
 
 
-def uvicorn_config(app: FastAPI, **options: Any) -> uvicorn.Config:
+def uvicorn_config(app: FastAPI, overflow: Overflow | None = None, **options: Any) -> uvicorn.Config:
     """Return what uvicorn needs to serve the app with the deadlines and bounds of its settings.
+
+    With `overflow`, who keeps the service computing is served by another process: `penstock api` and `penstock up` have one.
 
     ```python
     uvicorn.Server(uvicorn_config(create_app(penstock), host="0.0.0.0", port=8080)).run()
@@ -44,22 +47,23 @@ def uvicorn_config(app: FastAPI, **options: Any) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         **{
-            "http": protocol_of(settings), "ws": "none", "proxy_headers": False, "log_config": None, "access_log": False,
+            "http": protocol_of(settings, overflow), "ws": "none", "proxy_headers": False, "log_config": None, "access_log": False,
             "server_header": False, "timeout_keep_alive": settings.idle_timeout, "timeout_graceful_shutdown": 5,
             "backlog": BACKLOG, "lifespan": "on", **options,
         },
     )  # fmt: skip
 
 
-def protocol_of(settings: Settings) -> type[Protocol]:
+def protocol_of(settings: Settings, overflow: Overflow | None = None) -> type[Protocol]:
     """Return the protocol of one server: its connections share the bounds."""
     found = Connections(affordable(settings.max_connections), settings.connections_per_address)
-    chosen, proxies = settings, Proxies.of(settings.trusted_proxies)
+    chosen, proxies, other = settings, Proxies.of(settings.trusted_proxies), overflow
 
     class Bounded(Protocol):
         bounds = found
         settings = chosen
         trusted = proxies
+        overflow = other
 
     return Bounded
 
@@ -98,6 +102,9 @@ class Protocol(H11Protocol):
     bounds: Connections
     settings: Settings
     trusted: Proxies
+    overflow: Overflow | None = None
+    passed_on: bytes | None = None
+    """What another process has read of this connection."""
     _place: Place | None = None
     _timer: asyncio.TimerHandle | None = None
     _stalled: asyncio.TimerHandle | None = None
@@ -115,6 +122,9 @@ class Protocol(H11Protocol):
         if self._place.crowded:
             self._tell_that_it_is_crowded()
         self._expect(self.settings.header_timeout)
+        if self.passed_on is not None:
+            self.app_state = {**self.app_state, "closes": True}
+            self.data_received(self.passed_on)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._expect(None)
@@ -124,12 +134,22 @@ class Protocol(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self.conn.their_state is h11.IDLE and b"\n" in data and self._is_passed_on(data):
+            return
         if len(self.tasks) >= self.bounds.most:  # requests whose clients have gone still hold their memory
             self._tell_that_it_is_crowded()
         super().data_received(data)
         self._look()
 
+    def _is_passed_on(self, data: bytes) -> bool:
+        """Whether another process serves the request that begins with what h11 has not read yet, and with this."""
+        if self.overflow is None or self.scheme != "http" or self._place is None or self._place.crowded:
+            return False
+        return self.overflow.takes(self.conn.trailing_data[0] + data, self.transport)
+
     def on_response_complete(self) -> None:
+        if self.conn.our_state is h11.DONE and self.conn.their_state is h11.DONE:
+            self._is_passed_on(b"")  # what was sent before the response had come
         super().on_response_complete()
         self._look()
 

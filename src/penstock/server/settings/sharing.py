@@ -11,6 +11,7 @@ from penstock.core import quota
 from penstock.core.ids import DEFAULT_TENANT_ID
 from penstock.core.quota import FREE, SERVICE_PRIORITIES, Bounds
 from penstock.core.settings.base import Group, setting
+from penstock.core.share import SHARE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +30,9 @@ class SharingSettings(Group):
     """What binds a tenant through the service where nothing is set for it: `tokens=100,triggers=unlimited`. See service/quotas.md."""
     threads: int = setting(40, more_than=0)
     """Threads that serve the API; one tenant has at most three quarters of them at a time."""
+    processor_share: float = setting(SHARE, more_than=0, at_most=1)
+    """How much of one processor the requests of a tenant may use for long. Who uses more gives way while others are there: its
+    requests are served by the overflow process, and one at a time."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
