@@ -1,4 +1,4 @@
-"""Query plans over 60,000 jobs: the hot verbs, lists and recovery read by index, never the whole table (P12)."""
+"""Query plans over 230,000 jobs: the hot verbs, lists and recovery read by index, never the whole table (P12)."""
 
 from __future__ import annotations
 
@@ -26,15 +26,19 @@ from penstock.store.schema import upgrade
 from tests.conftest import BACKENDS
 from tests.support.seed import seed
 
-TABLES = ("penstock_jobs", "penstock_runs", "penstock_ready", "penstock_waiting")
-BIG = (*TABLES, "penstock_running", "penstock_job_view")
-WHOLE_INDEX = r"Scan using (pk_penstock_jobs|pk_penstock_runs|ix_penstock_jobs_list|ix_penstock_jobs_claim|ix_penstock_jobs_place) [^\n]*\n(?!\s*Index Cond)"
+GROWN = ("penstock_jobs", "penstock_runs", "penstock_ready", "penstock_waiting")
+BIG = ("penstock_jobs", "penstock_runs", "penstock_ready", "penstock_waiting", "penstock_running", "penstock_job_view")
+WHOLE_INDEX = r"Scan using (pk_penstock_(jobs|runs|ready|waiting)|ix_penstock_(jobs_list|runs_ended|ready_claim|ready_place)) [^\n]*\n(?!\s*Index Cond)"
 """On PostgreSQL: an index of all rows, or of all that wait, read from its beginning. (Backwards is how a list ends soon.)"""
+
+
+WHOLE_HISTORY = r"Scan using (pk_penstock_(jobs|runs)|ix_penstock_(jobs_list|runs_ended)) [^\n]*\n(?!\s*Index Cond)"
+WHOLE_TABLE = r"Seq Scan on penstock_(jobs|runs|ready|waiting)|SCAN penstock_(jobs|runs|ready|waiting)(?! USING)"
 
 
 @pytest.fixture(scope="module", params=BACKENDS)
 def app(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Penstock]:
-    """50,000 finished jobs, 8,000 waiting in two queues, 10,000 due tomorrow."""
+    """200,000 finished jobs, 8,000 ready in two queues, 20,000 due tomorrow."""
     name = None
     if request.param == "sqlite":
         url = f"sqlite:///{Path(tmp_path_factory.mktemp('plans')) / 'jobs.db'}"
@@ -49,10 +53,10 @@ def app(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     made.define("work", max_attempts=3)
     made.define("rare", queue="other")
     made.enqueue("rare")
-    seed(made, "work", 50_000, "succeeded")
+    seed(made, "work", 200_000, "succeeded")
     seed(made, "work", 6_000, "queued")
     seed(made, "rare", 2_000, "queued", queue="other")
-    seed(made, "work", 10_000, "future")
+    seed(made, "work", 20_000, "future")
     yield made
     made.close()
     if name is not None:
@@ -64,11 +68,11 @@ def statistics(request: pytest.FixtureRequest, app: Penstock) -> str:
     """Plans must not depend on statistics: a table that has just grown has none."""
     with app.db.write() as tx:
         if request.param == "analysed":
-            for table in TABLES:
+            for table in GROWN:
                 tx.run(text(f"ANALYZE {table}"))
         elif app.db.name == "postgresql":
-            for table in TABLES:
-                tx.run(text(f"DELETE FROM pg_statistic WHERE starelid = '{table}'::regclass"))
+            tables = ", ".join(f"'{table}'::regclass" for table in GROWN)
+            tx.run(text(f"DELETE FROM pg_statistic WHERE starelid IN ({tables})"))
         else:
             tx.run(text("CREATE TABLE IF NOT EXISTS made_up (x)"))
             tx.run(text("ANALYZE made_up"))
@@ -172,7 +176,7 @@ def assert_by_index(app: Penstock, work: Callable[[], Any], statements: int = 1)
         if app.db.name == "postgresql":
             bad = re.search(r"Seq Scan on penstock_(jobs|runs|ready|waiting)", plan) or re.search(WHOLE_INDEX, plan)
         else:
-            bad = re.search(r"SCAN (penstock_(jobs|runs|ready|waiting)|j|r)\b(?! USING)", plan) or (
+            bad = re.search(r"SCAN (penstock_(jobs|runs|ready|waiting)|[jrwel])\b(?! USING)", plan) or (
                 # Only the tenant is known: that would read all of its history.
                 re.search(r"ix_penstock_runs_ended \(tenant_id=\?\)", plan)
             )
@@ -258,7 +262,7 @@ def test_looking(app: Penstock, statistics: str) -> None:
 
 def test_summary(app: Penstock, statistics: str) -> None:
     for statement, plan in plans_of(app, lambda: app.jobs.summary(cap=1000)):
-        assert not re.search(r"Seq Scan on penstock_jobs|SCAN penstock_jobs(?! USING)", plan), f"{statement}\n\n{plan}"
+        assert not re.search(WHOLE_TABLE, plan), f"{statement}\n\n{plan}"
 
 
 def test_how_long_and_how_much_waits(app: Penstock, statistics: str) -> None:
@@ -273,7 +277,7 @@ def test_how_long_and_how_much_waits(app: Penstock, statistics: str) -> None:
     plans = plans_of(app, look)
     assert len(plans) >= 5
     for statement, plan in plans:
-        assert not re.search(r"Seq Scan on penstock_jobs|SCAN penstock_jobs(?! USING)", plan), f"{statement}\n\n{plan}"
+        assert not re.search(r"(Seq Scan on|SCAN) penstock_(jobs|runs)(?! USING)", plan), f"{statement}\n\n{plan}"
 
 
 @pytest.mark.parametrize("mode", ["sequential", "parallel"])
@@ -329,4 +333,9 @@ def test_what_has_become_due(app: Penstock, statistics: str) -> None:
 
 
 def test_recovery(app: Penstock, statistics: str) -> None:
-    assert_by_index(app, app.recover, 4)
+    """An operator's recovery goes through all that waits, but not through history for each page of it."""
+    plans = plans_of(app, app.recover)
+    assert len(plans) >= 4
+    for statement, plan in plans:
+        bad = re.search(r"(Seq Scan on|SCAN) penstock_(jobs|runs)\b(?! USING)", plan) or re.search(WHOLE_HISTORY, plan)
+        assert not bad, f"{statement}\n\n{plan}"

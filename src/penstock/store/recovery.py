@@ -12,7 +12,21 @@ from functools import partial
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Table, and_, delete, exists, literal, or_, select, text, update
+from sqlalchemy import (
+    ColumnElement,
+    Table,
+    and_,
+    delete,
+    exists,
+    func,
+    literal,
+    or_,
+    select,
+    text,
+    tuple_,
+    union,
+    update,
+)
 from sqlalchemy.dialects.postgresql import insert
 
 from penstock.core.ids import new_id
@@ -41,12 +55,17 @@ def abandoned(tx: Tx, is_dead: Callable[[str], bool] | None = None) -> list[Any]
             running.c.job_id.label("id"), running.c.run_id, running.c.worker_id.label("claimed_by"), over.label("over"),
             running.c.begun, jobs.c.retry_mode, running.c.attempt_no, running.c.max_attempts,
         )
-        .join(jobs, jobs.c.id == running.c.job_id)
-        .where(lost)
+        .outerjoin(jobs, jobs.c.id == running.c.job_id)
+        .where(lost, _is_there(jobs.c.retry_mode))
         .order_by(running.c.job_id)
         .limit(BATCH)
     )  # fmt: skip
     return list(tx.rows(query.with_for_update(of=running, **tx.dialect.skip_locked)))
+
+
+def _is_there(joined: ColumnElement[str]) -> ColumnElement[bool]:
+    """Whether what runs was joined to this. Asked so that SQLite does not see that it could as well begin with that table."""
+    return func.coalesce(joined, "") != ""
 
 
 def _by_index(tx: Tx) -> None:
@@ -68,10 +87,13 @@ class EndedRun(NamedTuple):
 def with_ended_run(tx: Tx) -> list[EndedRun]:
     """Open runs that are written as closed too, of jobs that have not ended: they were finishing (seed 004 §4.2)."""
     _by_index(tx)
+    at = and_(
+        runs.c.job_id == running.c.job_id, runs.c.attempt_no == running.c.attempt_no, runs.c.id == running.c.run_id
+    )
     query = (
         select(running.c.job_id, running.c.run_id, runs.c.status, runs.c.error, running.c.tenant_id)
-        .join(runs, and_(runs.c.job_id == running.c.job_id, runs.c.attempt_no == running.c.attempt_no))
-        .where(runs.c.id == running.c.run_id, ~_has_ended(running))
+        .outerjoin(runs, at)
+        .where(_is_there(runs.c.status), ~_has_ended(running))
         .limit(BATCH)
         .with_for_update(of=running, **tx.dialect.skip_locked)
     )
@@ -135,15 +157,19 @@ def remove_stray_states(tx: Tx, table: Table, after: tuple[UUID, UUID]) -> tuple
     if not page:
         return 0, None
     last = (page[-1].tenant_id, page[-1].job_id)
-    stray = or_(_has_ended(table), _has_no_job(table), _is_in(running, table))
+    here = and_(_after(key, after), ~_after(key, last))
+    strays = [_has_ended(table), _has_no_job(table), _is_in(running, table)]
     if table is ready:
-        stray = or_(stray, _is_in(waiting, ready))
-    return tx.count(delete(table).where(_after(key, after), ~_after(key, last), stray)), last
+        strays.append(_is_in(waiting, ready))
+    # Each by itself: PostgreSQL reads all of history for an EXISTS beside an OR.
+    found = tx.rows(union(*(select(table.c.job_id).where(here, stray) for stray in strays)))
+    ids = [row.job_id for row in found]
+    return tx.count(delete(table).where(here, table.c.job_id.in_(ids))) if ids else 0, last
 
 
 def _after(key: tuple[Any, ...], last: tuple[Any, ...]) -> ColumnElement[bool]:
-    """Whether a key of two columns comes after this one."""
-    return or_(key[0] > last[0], and_(key[0] == last[0], key[1] > last[1]))
+    """Whether a key comes after this one: compared as a row, so that the index begins there."""
+    return tuple_(*key) > tuple_(*(literal(value, each.type) for each, value in zip(key, last, strict=True)))
 
 
 def remove_orphan_runs(tx: Tx, after: UUID) -> tuple[int, UUID | None]:
@@ -170,11 +196,12 @@ def lost(tx: Tx, after: UUID) -> tuple[list[UUID], UUID | None]:
 
 
 def _is_nowhere() -> ColumnElement[bool]:
-    inside = (
-        exists().where(table.c.job_id == jobs.c.id, table.c.tenant_id == jobs.c.tenant_id) for table in (waiting, ready)
+    outside = (
+        ~exists().where(table.c.job_id == jobs.c.id, table.c.tenant_id == jobs.c.tenant_id)
+        for table in (waiting, ready)
     )
-    ended = exists().where(runs.c.job_id == jobs.c.id, runs.c.job_status.is_not(None))
-    return ~or_(*inside, exists().where(running.c.job_id == jobs.c.id), ended)
+    not_ended = ~exists().where(runs.c.job_id == jobs.c.id, runs.c.job_status.is_not(None))
+    return and_(*outside, ~exists().where(running.c.job_id == jobs.c.id), not_ended)
 
 
 def is_lost(tx: Tx, job_id: UUID) -> bool:
@@ -242,8 +269,8 @@ def remove_stray_keys(tx: Tx, after: tuple[UUID, str]) -> tuple[int, tuple[UUID,
     if not page:
         return 0, None
     last = (page[-1].tenant_id, page[-1].dedupe_key)
-    active = or_(_is_in(waiting, dedupe), _is_in(ready, dedupe), _is_in(running, dedupe))
-    return tx.count(delete(dedupe).where(_after(key, after), ~_after(key, last), ~active)), last
+    inactive = (~_is_in(table, dedupe) for table in (waiting, ready, running))
+    return tx.count(delete(dedupe).where(_after(key, after), ~_after(key, last), *inactive)), last
 
 
 def take_missing_keys(tx: Tx) -> int:
