@@ -289,6 +289,11 @@ def test_the_end_of_a_groups_member(app: Penstock, statistics: str, mode: str) -
     assert plans
     for statement, plan in plans:
         assert not re.search(r"ix_penstock_jobs_group\b", plan), f"reads the whole group: {statement}\n\n{plan}"
+        if "penstock_runs.group_position <" in statement:
+            by_place = r"ix_penstock_runs_died_in_group \(group_id=\? AND group_position<\?\)|Index Cond: \(\(group_id = .*group_position < "
+            assert re.search(by_place, plan), f"reads all that were canceled: {statement}\n\n{plan}"
+    if mode == "sequential":
+        assert any("penstock_runs.group_position <" in statement for statement, _ in plans)
     app.groups.cancel(group.id)
 
 

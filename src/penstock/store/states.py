@@ -158,6 +158,7 @@ def end_without_run(tx: Tx, source: Table, ids: Sequence[UUID], status: JobStatu
         "job_id": source.c.job_id, "tenant_id": source.c.tenant_id, "finished_at": tx.dialect.greatest(tx.now, source.c.queued_at),
         "attempt_no": source.c.attempt_no + 1, "max_attempts": source.c.max_attempts, "job_status": literal(str(status)),
         "definition_id": source.c.definition_id, "error": literal(error, runs.c.error.type), "group_id": source.c.group_id,
+        "group_position": select(jobs.c.group_position).where(jobs.c.id == source.c.job_id).scalar_subquery(),
     }  # fmt: skip
     ended = select(*(value.label(name) for name, value in columns.items())).where(of_jobs(source, ids))
     tx.run(insert(runs).from_select([*columns], ended))

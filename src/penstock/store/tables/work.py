@@ -279,6 +279,8 @@ runs = Table(
     Column("artifacts", JsonDoc),
     Column("log_path", Text),
     Column("group_id", Id),
+    # Of a member that ended without a run: there may be many of those behind the one whose turn it is.
+    Column("group_position", Integer),
     PrimaryKeyConstraint("job_id", "attempt_no"),
     check_in("status", tuple(status.value for status in RunStatus if status is not RunStatus.RUNNING)),
     check_in("job_status", tuple(_ENDED)),
@@ -301,7 +303,7 @@ def _died(of: str = "") -> str:
     return f"{of}group_id IS NOT NULL AND ({of}job_status = 'canceled' OR {of}job_status = 'dead_letter')"
 
 
-Index("ix_penstock_runs_died_in_group", runs.c.group_id, **where(_died()))
+Index("ix_penstock_runs_died_in_group", runs.c.group_id, runs.c.group_position, **where(_died()))
 
 tallies = Table(
     "penstock_tallies",

@@ -44,7 +44,7 @@ INDEXES: tuple[tuple[str, str, list[str], str | None], ...] = (
     ("ix_penstock_running_group", RUNNING, ["group_id"], "group_id IS NOT NULL"),
     ("ix_penstock_running_to_stop", RUNNING, ["worker_id"], "cancel_requested_at IS NOT NULL"),
     ("ix_penstock_running_trigger", RUNNING, ["trigger_id"], "trigger_id IS NOT NULL"),
-    ("ix_penstock_runs_died_in_group", RUNS, ["group_id"], "group_id IS NOT NULL AND (job_status = 'canceled' OR job_status = 'dead_letter')"),
+    ("ix_penstock_runs_died_in_group", RUNS, ["group_id", "group_position"], "group_id IS NOT NULL AND (job_status = 'canceled' OR job_status = 'dead_letter')"),
     ("ix_penstock_runs_ended", RUNS, ["tenant_id", "job_status", "job_id"], "job_status IS NOT NULL"),
     ("ix_penstock_runs_superseded", RUNS, ["job_id"], "job_status = 'failed'"),
 )  # fmt: skip
@@ -192,8 +192,8 @@ def _of_runs(largest: str) -> tuple[str, ...]:
         " WHERE j.id > :after AND j.id <= :upto AND r.job_id > :after AND r.job_id <= :upto"
         " AND (r.attempt_no < j.attempt_no OR (r.attempt_no = j.attempt_no AND j.status <> 'running'))",
         f"INSERT INTO {RUNS} (job_id, tenant_id, finished_at, attempt_no, max_attempts, job_status, definition_id, error, result,"
-        " progress, cancel_requested_at, group_id) SELECT j.id, j.tenant_id, j.finished_at, j.attempt_no + 1, j.max_attempts,"
-        " j.status, j.definition_id, j.last_error, j.result, j.progress, j.cancel_requested_at, j.group_id"
+        " progress, cancel_requested_at, group_id, group_position) SELECT j.id, j.tenant_id, j.finished_at, j.attempt_no + 1,"
+        " j.max_attempts, j.status, j.definition_id, j.last_error, j.result, j.progress, j.cancel_requested_at, j.group_id, j.group_position"
         f" {ended_without} AND j.status = 'canceled'",
         f"INSERT INTO {RUNS} (job_id, tenant_id, finished_at, attempt_no, max_attempts, id, started_at, status, worker_id,"
         " job_status, definition_id, error, result, progress, cancel_requested_at, group_id)"
@@ -387,6 +387,7 @@ def _make_tables() -> None:
         sa.Column("artifacts", JsonDoc, nullable=True),
         sa.Column("log_path", sa.Text(), nullable=True),
         sa.Column("group_id", Id(), nullable=True),
+        sa.Column("group_position", sa.Integer(), nullable=True),
         sa.CheckConstraint(
             "job_status = 'canceled' OR job_status = 'dead_letter' OR job_status = 'failed' OR job_status = 'succeeded'",
             name=op.f("ck_penstock_runs_job_status_known"),
