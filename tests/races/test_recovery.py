@@ -10,10 +10,10 @@ import sqlalchemy as sa
 from penstock import Claim, Failed, Penstock, Succeeded
 from penstock.queue.identity import process_identity
 from penstock.store import states
-from penstock.store.tables import jobs, ready, running, runs
+from penstock.store.tables import dedupe, jobs, ready, running, runs
 from tests.support.children import start, together
 from tests.support.plant import rows_of
-from tests.support.states import remove
+from tests.support.states import lose_state, remove
 
 WRECKS = 6
 
@@ -33,12 +33,14 @@ def wreck(app: Penstock, url: str) -> int:
     app.define("work", max_attempts=5)
     app.define("chained", max_attempts=5, retry_mode="chain")
     dead = start(who, url).result()
-    app.enqueue_many("work", [{}] * (WRECKS * 4 + 1))
+    app.enqueue_many("work", [{}] * (WRECKS * 5 + 1))
     expired = app.queue.claim("gone:1", WRECKS, lease_seconds=0.001)
     vanished = app.queue.claim(dead, WRECKS, lease_seconds=3600)
     finishing = app.queue.claim("host:9", WRECKS, lease_seconds=3600)
     twice = app.queue.claim("host:9", WRECKS, lease_seconds=3600)
+    lost = app.queue.claim("host:9", WRECKS, lease_seconds=3600)
     [stray] = app.queue.claim("host:9", 1, lease_seconds=3600)
+    keyed = [app.enqueue("work", dedupe_key=f"key {n}", delay=3600) for n in range(WRECKS)]
     app.enqueue_many("chained", [{}] * WRECKS)
     for claim in app.queue.claim("host:9", WRECKS):
         app.queue.finish(claim, Failed("no", delay=3600))
@@ -46,18 +48,31 @@ def wreck(app: Penstock, url: str) -> int:
     with app.db.read() as tx:
         retries = [row.id for row in tx.rows(sa.select(jobs.c.id).where(jobs.c.retry_of.is_not(None)))]
     remove(app, *retries)
+    lose_state(app, *(claim.job_id for claim in lost))
     with app.db.write() as tx:
         for claim in finishing:
             tx.run(sa.insert(runs).values(closed(claim, "succeeded")))
         for claim in twice:  # it runs, and could be claimed
             row = tx.run(sa.select(running).where(running.c.job_id == claim.job_id)).mappings().one()
             tx.run(sa.insert(ready).values({**{column.name: row[column.name] for column in ready.c}, "attempt_no": 0}))
+        # Keys that active jobs have lost, and as many of nobody.
+        tx.run(sa.update(dedupe).values(dedupe_key=sa.literal("no ") + dedupe.c.dedupe_key, job_id=stray.job_id))
         for group in groups:  # the first member ended and nobody let the second go
             states.cancel_queued(tx, group.jobs[0], "by a crash of older code")
         tx.run(sa.text("UPDATE penstock_groups SET on_failure = 'continue'"))
         # Canceled by hand, its run left open.
         tx.run(sa.insert(runs).values({**closed(stray, "canceled"), "job_status": "canceled"}))
-    return len(expired) + len(vanished) + len(finishing) + len(twice) + WRECKS + len(groups) + 1
+    return (
+        len(expired)
+        + len(vanished)
+        + len(finishing)
+        + len(twice)
+        + len(lost)
+        + 2 * len(keyed)
+        + WRECKS
+        + len(groups)
+        + 1
+    )
 
 
 def closed(claim: Claim, status: str) -> dict[str, Any]:
