@@ -80,7 +80,7 @@ def service(url: str, tmp_path: Path) -> Iterator[Service]:
             tokens.append(create_token(app.ground, "operator", "operator", tenant=tenant)[1])
     process = subprocess.Popen(
         [sys.executable, "-m", "penstock.cli", "api", "--port", "0"], cwd=tmp_path, text=True,
-        env={**os.environ, "PENSTOCK_DATABASE_URL": url, "PENSTOCK_PROCESSOR_SHARE": "0.000001"}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        env={**os.environ, "PENSTOCK_DATABASE_URL": url, "PENSTOCK_PROCESSOR_SHARE": "0.000001", "PENSTOCK_OVERFLOW": "on"}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
         assert process.stdout is not None
