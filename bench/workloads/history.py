@@ -47,7 +47,13 @@ def plant(url: str, finished: int, waiting: int) -> None:
         app.queues.pause("backlog")
         with app.db.engine.connect() as plain:
             conn = plain.execution_options(isolation_level="AUTOCOMMIT")
-            conn.execute(text("ANALYZE" if app.db.name == "sqlite" else "VACUUM ANALYZE penstock_jobs, penstock_ready, penstock_runs"))
+            conn.execute(
+                text(
+                    "ANALYZE"
+                    if app.db.name == "sqlite"
+                    else "VACUUM ANALYZE penstock_jobs, penstock_ready, penstock_runs"
+                )
+            )
 
 
 def beside_a_transaction(bench: Bench, peer: Peer) -> None:

@@ -29,7 +29,7 @@ from penstock.core.outcomes import Outcome
 from penstock.queue import reserve as reserving
 from penstock.queue.claim import claim_ready, make_ready
 from penstock.store.doctor import CHECKS
-from penstock.store.tables import jobs as job_table
+from penstock.store.tables import job_view, ready, running, waiting
 from penstock.store.types import UtcTime
 from tests.properties.model import ENDED, INTERRUPTIONS, LEASE, Model, Work
 
@@ -475,8 +475,21 @@ class Machine(RuleBasedStateMachine):
     # What must hold after every step.
 
     def rows(self) -> dict[UUID, Any]:
+        """Every job as it is shown."""
         with self.app.db.read() as tx:
-            return {row.id: row for row in tx.rows(sa.select(job_table))}
+            return {row.id: row for row in tx.rows(sa.select(job_view))}
+
+    def carried(self) -> dict[UUID, tuple[Any, ...]]:
+        """What only the engine needs of a job that has not ended: whether it holds a slot, its crashes and interruptions, suspicion."""
+        found: dict[UUID, tuple[Any, ...]] = {}
+        with self.app.db.read() as tx:
+            for table in (waiting, ready, running):
+                slot = table.c.slot if "slot" in table.c else sa.false()
+                names = (table.c.crashes, table.c.interruptions, table.c.suspect)
+                for row in tx.rows(sa.select(table.c.job_id, slot, *names)):
+                    assert row.job_id not in found, f"job {row.job_id} is in two tables"
+                    found[row.job_id] = (bool(row[1]), *tuple(row)[2:])
+        return found
 
     @invariant()
     def the_rows_are_the_models(self) -> None:
@@ -485,20 +498,26 @@ class Machine(RuleBasedStateMachine):
         stored = {
             id: (
                 row.status, row.waits_for, row.attempt_no, row.max_attempts, row.priority, row.params, row.retry_of,
-                row.root_id, row.scheduled_for, row.slot, row.position if row.claimable else None,
-                row.run_id if row.status == "running" else None, row.crashes, row.interruptions, row.suspect,
+                row.root_id, row.scheduled_for if row.waits_for == "time" else None,
+                row.position if row.status == "queued" and row.waits_for is None else None,
+                row.run_id if row.status == "running" else None,
             )
             for id, row in self.rows().items()
         }  # fmt: skip
         expected = {
             job.id: (
                 job.status, job.waits, job.attempt, job.max_attempts, job.priority, job.params, job.retry_of, job.root,
-                job.due, job.slot and job.status in ("queued", "running"), job.position if job.claimable else None,
-                job.run if job.status == "running" else None, job.crashes, job.interruptions, job.suspect,
+                job.due if job.waits == "time" else None, job.position if job.claimable else None,
+                job.run if job.status == "running" else None,
             )
             for job in self.model.jobs.values()
         }  # fmt: skip
         assert stored == expected
+        assert self.carried() == {
+            job.id: (job.slot, job.crashes, job.interruptions, job.suspect)
+            for job in self.model.jobs.values()
+            if job.status in ("queued", "running")
+        }
 
     @invariant()
     def the_doctor_finds_nothing(self) -> None:

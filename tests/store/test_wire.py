@@ -191,7 +191,7 @@ def test_tables_that_changed_cost_the_connection_and_no_more(url: str) -> None:
     app.enqueue("noop", {})
     other = Database(url)
     with other.write() as tx:
-        tx.conn.exec_driver_sql("ALTER TABLE penstock_jobs ALTER COLUMN source_ref TYPE varchar(200)")
+        tx.conn.exec_driver_sql("ALTER TABLE penstock_tenants ALTER COLUMN name TYPE varchar(200)")
     app.enqueue("noop", {})
     assert len(app.jobs.list()) == 2
     other.close()
@@ -266,8 +266,9 @@ def test_what_the_claim_took_is_kept_though_the_gate_saw_otherwise(url: str, mon
         app.define("noop", runner="command")
         assert app.queue.claim("w:1") == []
         app.enqueue_many("noop", [{}] * 3)
-        assert claim._LIMITED in claim._GATE
-        monkeypatch.setattr(claim, "_GATE", claim._GATE.replace(claim._LIMITED, "true"))
+        assert claim._LIMITED in claim._GATE.by_server
+        shut = claim._GATE.by_server.replace(claim._LIMITED, "true")
+        monkeypatch.setattr(claim, "_GATE", claim._GATE._replace(by_server=shut))
         taken = app.queue.claim("w:1", limit=2)
         assert len(taken) == 2
         assert sorted(run.id for claim in taken for run in app.jobs.runs(claim.job_id)) == sorted(

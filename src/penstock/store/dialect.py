@@ -219,6 +219,10 @@ class Dialect(Protocol):
         """Prepare a driver's connection for our use; once for each."""
         ...
 
+    def room_on_disk(self, engine: Engine) -> AbstractContextManager[None]:
+        """Let connections of this engine keep on disk what a large transaction sorts and may have to undo."""
+        ...
+
     def patience(self, connection: Any, seconds: float | None) -> AbstractContextManager[None]:
         """How long the driver's connection waits for each answer inside the block."""
         ...

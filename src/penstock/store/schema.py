@@ -6,12 +6,11 @@ CONTRIBUTING.md, "A change of the schema", says how to write one.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, event, text
+from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError, NoSuchTableError
 
 from penstock.core.errors import DatabaseLocked, SchemaMismatch, SchemaOutdated, SchemaTooNew
@@ -106,7 +105,7 @@ def upgrade(db: Database, target: str = HEAD, progress: Progress | None = None) 
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
-            with _room_on_disk(db), db.write(patient=True) as tx:
+            with db.dialect.room_on_disk(db.engine), db.write(patient=True) as tx:
                 _begin(tx)
                 _migrate_or_refuse(tx.conn, target, progress)
                 if target == HEAD:
@@ -121,36 +120,6 @@ def upgrade(db: Database, target: str = HEAD, progress: Progress | None = None) 
                     "changed. End the long transaction (penstock doctor names it), or stop the workers, and try again."
                 ) from error
         time.sleep(1)  # let those pass that queued behind us
-
-
-@contextmanager
-def _room_on_disk(db: Database) -> Iterator[None]:
-    """Let SQLite keep on disk what it sorts and what a statement may have to undo, and not in memory as on our connections
-    otherwise: of a migration that is as large as the tables. It can be said between transactions only."""
-    if db.name != "sqlite":
-        yield
-        return
-
-    def taken(connection: Any, _record: Any, _proxy: Any) -> None:
-        _say(connection, "PRAGMA temp_store = FILE")
-
-    def returned(connection: Any, _record: Any) -> None:
-        if connection is not None:
-            _say(connection, "PRAGMA temp_store = MEMORY")
-
-    event.listen(db.engine, "checkout", taken)
-    event.listen(db.engine, "checkin", returned)
-    try:
-        yield
-    finally:
-        event.remove(db.engine, "checkout", taken)
-        event.remove(db.engine, "checkin", returned)
-
-
-def _say(connection: Any, pragma: str) -> None:
-    cursor = connection.cursor()
-    cursor.execute(pragma)
-    cursor.close()
 
 
 def _begin(tx: Tx) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
@@ -111,6 +111,9 @@ class PostgresEngine:
 
     def settle(self, connection: Any) -> None:
         link.settle(connection)
+
+    def room_on_disk(self, engine: Engine) -> AbstractContextManager[None]:
+        return nullcontext()  # the server has its own way
 
     def patience(self, connection: Any, seconds: float | None) -> AbstractContextManager[None]:
         return link.patience(connection, seconds)

@@ -95,6 +95,26 @@ class SqliteEngine:
     def settle(self, connection: Any) -> None:
         """Nothing to do: a file has nobody at its other end."""
 
+    @contextmanager
+    def room_on_disk(self, engine: Engine) -> Iterator[None]:
+        """Otherwise it is kept in memory on our connections, and of a migration it is as large as the tables. It can be said between
+        transactions only."""
+
+        def taken(connection: Any, _record: Any, _proxy: Any) -> None:
+            connection.execute("PRAGMA temp_store = FILE").close()
+
+        def returned(connection: Any, _record: Any) -> None:
+            if connection is not None:
+                connection.execute("PRAGMA temp_store = MEMORY").close()
+
+        event.listen(engine, "checkout", taken)
+        event.listen(engine, "checkin", returned)
+        try:
+            yield
+        finally:
+            event.remove(engine, "checkout", taken)
+            event.remove(engine, "checkin", returned)
+
     def patience(self, connection: Any, seconds: float | None) -> AbstractContextManager[None]:
         return nullcontext()
 
