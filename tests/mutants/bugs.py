@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from sqlalchemy import select, text, update
 
-from penstock.core import config, decide, groups, status
+from penstock.core import decide, groups, status
 from penstock.core.decide import Lost
+from penstock.core.settings import jobs as job_settings
 from penstock.core.status import JobStatus
 from penstock.queue import enqueue, order, record, recover
 from penstock.store import claims, definitions, jobs, promote, recovery, reservations, rows, states
@@ -159,7 +160,9 @@ around("retries without limit", decide, "_retry_or_bury", lambda real, attempt, 
 around("no retries", decide, "_retry_or_bury", lambda real, attempt, *a, **k: real(replace(attempt, attempt_no=10**6), *a, **k))  # fmt: skip
 around("canceled job tried again", decide, "_retry_or_bury", lambda real, attempt, *a, **k: real(replace(attempt, cancel_requested=False), *a, **k))  # fmt: skip
 around("snooze uses an attempt up", decide, "_again", lambda real, *a, **k: real(*a, **{**k, "extra_attempts": 0}))
-around("poison never buried", config, "Limits", lambda real, *a, **k: real(max_crashes=10**6, max_interruptions=10))
+around(
+    "poison never buried", job_settings, "Limits", lambda real, *a, **k: real(max_crashes=10**6, max_interruptions=10)
+)
 around("shutdown uses an attempt up", decide, "_give_back_or_retry", lambda real, attempt, *a, **k: real(replace(attempt, interruptions=10**6), *a, **k))  # fmt: skip
 around("interruptions without limit", decide, "_give_back_or_retry", lambda real, attempt, *a, **k: real(replace(attempt, interruptions=0), *a, **k))  # fmt: skip
 instead("a lost buffer is charged", recover, "lost_run", lambda *_: Lost.UNDER_WAY)

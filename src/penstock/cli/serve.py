@@ -84,6 +84,7 @@ def up(
     channel = Part(database_url, app, commands, pipeline, root_path).start_overflow()
     with open_app_patiently(database_url, app) as made:
         server = Server(made, host, port, pipeline, root_path, channel)
+        server.heed_signals()
         with server.tuned():
             parts = _parts(made, commands, concurrency, pipeline or [])
             try:
@@ -189,13 +190,18 @@ class Server:
         """Tune this process for as long as it serves. Only for a process that is our own."""
         return turns_of(self._process.api_switch_interval)
 
-    def run(self) -> None:
-        """Serve until SIGTERM or SIGINT."""
+    def heed_signals(self) -> None:
+        """End in good order at SIGTERM or SIGINT, from now on: what is started beside the service may already have work."""
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._heard)
             signal.signal(signal.SIGINT, self._heard)
+
+    def run(self) -> None:
+        """Serve until SIGTERM or SIGINT."""
+        self.heed_signals()
         try:
-            self._server.run(sockets=[self._socket])
+            if not self._server.should_exit:
+                self._server.run(sockets=[self._socket])
         finally:
             self._socket.close()
 
