@@ -338,7 +338,7 @@ text_bug(
 )
 text_bug("postgresql", "retry lost", "close._CLOSE", "FROM u WHERE js = 'queued'", "FROM u WHERE false")
 text_bug("postgresql", "dedupe key kept by what ended", "close._CLOSE", "u.dedupe_key IS NOT NULL AND", "false AND")
-text_bug("postgresql", "dedupe key freed by a retry", "close._CLOSE", " AND u.js <> 'queued' AND x.", " AND x.")
+text_bug("postgresql", "dedupe key freed by a retry", "close._CLOSE", " AND u.js <> 'queued'))", "))")
 text_bug(
     "postgresql", "suspicion outlives an end of its own", "close._CLOSE", "f.s IS TRUE OR (f.i IS TRUE AND r.suspect)",
     "f.s IS TRUE OR r.suspect",
