@@ -15,6 +15,7 @@ from penstock.core.errors import SchemaMismatch
 from penstock.store import schema
 from penstock.store.copy import copy_database
 from penstock.store.database import Database
+from penstock.store.explain import explain as explained
 
 app = typer.Typer(help="The tables.", no_args_is_help=True)
 
@@ -80,4 +81,29 @@ def copy(
     else:
         out().print(
             f"Copied {copied['jobs']} jobs with {copied['runs']} runs, and everything around them.", markup=False
+        )
+
+
+@app.command()
+def explain(
+    verb: Annotated[str, typer.Argument(metavar="VERB", help="enqueue, enqueue-many, claim, heartbeat or finish.")],
+    as_json: AsJson = False,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Show the statements of a verb of the hot path, each whole as it runs, with the plan that this database makes for it. Nothing
+    is run and nothing is changed."""
+    db = _open(database_url)
+    try:
+        found = explained(db, verb)
+    finally:
+        db.close()
+    if as_json:
+        print_json([each._asdict() for each in found])
+        return
+    for number, each in enumerate(found, 1):
+        plan = each.plan.replace("\n", "\n--   ")
+        out().print(
+            f"-- {number}. {each.what}\n{each.sql};\n-- The plan on {db.name}:\n--   {plan}\n",
+            markup=False,
+            soft_wrap=True,
         )

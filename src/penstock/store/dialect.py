@@ -18,7 +18,18 @@ from sqlalchemy.pool import QueuePool
 from sqlalchemy.sql import ColumnElement, Executable
 
 from penstock.core.errors import DatabaseUnavailable, InvalidInput
-from penstock.store.hot import Alike, ClaimRequest, Closing, Closures, Gate, NewJob, Rehearsed, Taken, Written
+from penstock.store.hot import (
+    Alike,
+    ClaimRequest,
+    Closing,
+    Closures,
+    Gate,
+    HotStatement,
+    NewJob,
+    Rehearsed,
+    Taken,
+    Written,
+)
 
 
 class Bare:
@@ -322,6 +333,14 @@ class Dialect(Protocol):
         self, conn: HotConnection, moment: datetime | None, closings: Sequence[Closing], shard: int, *, alone: bool
     ) -> Closures:
         """Close runs that are still open, as decided; with `alone` only those from which nothing follows for a group or a webhook."""
+        ...
+
+    def hot_statements(self) -> Mapping[str, Sequence[HotStatement]]:
+        """Return the statements of each verb of the hot path, in the order in which they run."""
+        ...
+
+    def plan(self, conn: Connection, statement: HotStatement) -> tuple[str, str]:
+        """Return the statement as it is sent, and how the database would go about it. Nothing is run."""
         ...
 
     def wake(self, conn: Connection, queues: Sequence[str]) -> None: ...

@@ -71,6 +71,14 @@ class Written(NamedTuple):
     queued_at: datetime
 
 
+class HotStatement(NamedTuple):
+    """A statement of the hot path as it is shown: what it is for, its text, and the settings that it is planned under."""
+
+    what: str
+    sql: str
+    off: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class ClaimRequest:
     """Who claims, under which run ids, and of what: all queues, keys and tenants unless some are named."""

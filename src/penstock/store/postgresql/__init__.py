@@ -9,6 +9,7 @@ from penstock.store.dialect import UserTables
 from penstock.store.postgresql.claim import PostgresClaim
 from penstock.store.postgresql.close import PostgresClose
 from penstock.store.postgresql.engine import PostgresEngine
+from penstock.store.postgresql.explain import PostgresExplain
 from penstock.store.postgresql.heartbeat import PostgresHeartbeat
 from penstock.store.postgresql.insert import PostgresInsert
 from penstock.store.postgresql.locks import PostgresLocks
@@ -22,7 +23,7 @@ __all__ = ["PostgresDialect", "dialect"]
 
 class PostgresDialect(
     PostgresEngine, PostgresTransaction, PostgresInsert, PostgresClaim, PostgresClose, PostgresHeartbeat, PostgresWake,
-    PostgresLocks, PostgresTypes,
+    PostgresLocks, PostgresTypes, PostgresExplain,
 ):  # fmt: skip
     """Everything that is PostgreSQL's own."""
 

@@ -9,6 +9,7 @@ from penstock.store.dialect import UserTables
 from penstock.store.sqlite.claim import SqliteClaim
 from penstock.store.sqlite.close import SqliteClose
 from penstock.store.sqlite.engine import SqliteEngine
+from penstock.store.sqlite.explain import SqliteExplain
 from penstock.store.sqlite.file import SqliteFiles
 from penstock.store.sqlite.heartbeat import SqliteHeartbeat
 from penstock.store.sqlite.insert import SqliteInsert
@@ -24,7 +25,7 @@ __all__ = ["SqliteDialect", "dialect"]
 
 class SqliteDialect(
     SqliteEngine, SqliteTransaction, SqliteInsert, SqliteClaim, SqliteClose, SqliteHeartbeat, SqliteWake, SqliteLocks,
-    SqliteTypes, SqliteFiles,
+    SqliteTypes, SqliteFiles, SqliteExplain,
 ):  # fmt: skip
     """Everything that is SQLite's own."""
 
