@@ -105,6 +105,7 @@ def test_outcomes_that_are_tried_again(
         clock.advance(0.001)
     second = claim_one(app)
     assert (second.job_id, second.attempt_no) == (again.id, 2)
+    assert app.jobs.get(again.id).scheduled_for == again.scheduled_for, "when this attempt was due"
     app.queue.finish(second, Succeeded("done"))
     assert app.jobs.get(again.id).result == "done"
 

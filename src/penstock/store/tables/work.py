@@ -353,7 +353,8 @@ JOB_VIEW = """
 SELECT j.id, j.tenant_id, j.root_id, j.created_at, j.priority, j.queue, j.definition_key, j.retry_mode, j.source, j.params, j.definition_id,
   j.source_ref, j.dedupe_key, j.correlation_id, j.retry_of, j.group_id, j.group_position, j.trigger_id, j.tick_at, j.created_by, j.trace,
   coalesce(w.max_attempts, r.max_attempts, o.max_attempts, e.max_attempts, j.max_attempts) AS max_attempts,
-  coalesce(w.until, j.scheduled_for) AS scheduled_for,
+  coalesce(w.until, CASE WHEN r.attempt_no > 0 THEN r.ready_at END, CASE WHEN o.attempt_no > 1 THEN o.ready_at END, j.scheduled_for)
+    AS scheduled_for,
   CASE WHEN o.job_id IS NOT NULL THEN 'running' WHEN w.job_id IS NOT NULL OR r.job_id IS NOT NULL THEN 'queued' ELSE e.job_status END AS status,
   w.reason AS waits_for, coalesce(w.queued_at, r.queued_at, o.queued_at, j.created_at) AS queued_at,
   coalesce(r.position, o.position, 0) AS position,
