@@ -161,8 +161,8 @@ WITH c AS MATERIALIZED (
   RETURNING job_id, run_id, tenant_id, definition_id, definition_key, queue, attempt_no, max_attempts, group_id, lease_expires_at,
     started_at, priority, position, queued_at, CASE WHEN suspect THEN crashes + 1 ELSE 0 END AS suspicion
 )
-SELECT o.job_id, o.run_id, o.tenant_id, (SELECT slug FROM penstock_tenants WHERE id = o.tenant_id), o.definition_id, o.definition_key, o.queue, CAST(j.params AS text), o.attempt_no,
-  o.max_attempts, j.retry_mode, j.root_id, o.group_id, CAST(j.trace AS text), j.correlation_id, o.lease_expires_at, o.started_at,
+SELECT o.job_id, o.run_id, o.tenant_id, (SELECT slug FROM penstock_tenants WHERE id = o.tenant_id), o.definition_id,
+  o.definition_key, o.queue, CAST(j.params AS text), o.attempt_no, o.max_attempts, j.retry_mode, j.root_id, o.group_id, CAST(j.trace AS text), j.correlation_id, o.lease_expires_at, o.started_at,
   (SELECT timeout_seconds FROM penstock_definitions WHERE id = o.definition_id), o.suspicion
 FROM o CROSS JOIN LATERAL (
   SELECT params, retry_mode, root_id, trace, correlation_id FROM penstock_jobs WHERE id = o.job_id OFFSET 0) AS j
