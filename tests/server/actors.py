@@ -1,6 +1,7 @@
 """Who comes to the service in the matrix of routes, actors and ids, and what each may expect.
 
-The expectations follow from `tests/server/table.py`, which is written by hand, and from nothing that the service itself says.
+The expectations follow from `tests/server/table.py`, which pins them: a change of what the service asks for must be
+made there, too.
 """
 
 from __future__ import annotations

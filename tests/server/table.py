@@ -15,7 +15,7 @@ ANY_ID = "0191d2a0-0000-7000-8000-00000000abcd"
 class Route:
     need: str | None
     scope: str | None = None
-    """The scope that a token with scopes must have. Written here by hand, not taken from the service's own table."""
+    """The scope that a token with scopes must have. Pinned here: whoever changes the service's own table must change this one, too."""
     keys: str = "free"
     """How it treats a token for some definitions: `checked` (only what is theirs), `free` (no matter) or `closed`."""
     body: dict[str, Any] | None = None
