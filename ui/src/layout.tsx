@@ -3,9 +3,10 @@ import {
   Boxes, Building2, CalendarClock, ChartNoAxesCombined, ChevronsUpDown, CircleUserRound, Clock3, KeyRound, Keyboard, Layers, ListChecks, LogOut, Menu as MenuIcon,
   MonitorCog, MonitorSmartphone, Moon, ScrollText, Sun, Waypoints, Webhook,
 } from "lucide-react";
-import { useEffect, useState } from "react";
+import { Suspense, useEffect, useState } from "react";
 import { Navigate, NavLink, Outlet, useLocation, useNavigate } from "react-router";
 
+import { useConnection } from "./api/connection";
 import { LiveProvider, useLiveState } from "./api/live";
 import { useIdleEnd, useMay, useScope, useSession, useSignOut } from "./api/session";
 import { apiFor, type Need, taken } from "./api/client";
@@ -15,9 +16,12 @@ import { useTheme } from "./lib/theme";
 import { offset, viewerZone } from "./lib/time";
 import { useZone, ZoneProvider } from "./lib/zone";
 import { Sessions } from "./screens/sessions";
+import { Banner } from "./ui/banner";
+import { Boundary } from "./ui/boundary";
 import { Button, IconButton } from "./ui/button";
 import { Dialog, Menu, useTell } from "./ui/float";
 import { Mark } from "./ui/mark";
+import { Skeleton } from "./ui/panel";
 import { Line } from "./ui/text";
 
 interface Place {
@@ -94,6 +98,7 @@ function Shell({ tenantZone }: { tenantZone: string | null | undefined }) {
   const { pathname } = useLocation();
   const [open, setOpen] = useState(false);
   const [help, setHelp] = useState(false);
+  const { lostAt } = useConnection();
   const allowed = PLACES.map(({ group, places }) => ({ group, places: places.filter((place) => may(place.need)) })).filter(({ places }) => places.length > 0);
   const current = allowed.flatMap(({ places }) => places).find((place) => pathname.includes(`/${place.path}`));
 
@@ -146,8 +151,13 @@ function Shell({ tenantZone }: { tenantZone: string | null | undefined }) {
             <Account />
           </div>
         </header>
-        <main className={css.content} id="content" tabIndex={-1}>
-          <Outlet />
+        <main className={css.content} id="content" tabIndex={-1} data-old={lostAt !== null}>
+          <Banner />
+          <Boundary key={pathname}>
+            <Suspense fallback={<Skeleton />}>
+              <Outlet />
+            </Suspense>
+          </Boundary>
         </main>
       </div>
       <Shortcuts open={help} onClose={() => setHelp(false)} places={allowed.flatMap(({ places }) => places)} />
@@ -179,11 +189,15 @@ function TenantSwitch() {
 }
 
 function LiveSign() {
-  const on = useLiveState();
+  const live = useLiveState();
+  const { lostAt } = useConnection();
+  const on = live && lostAt === null;
+  const [name, title] =
+    lostAt !== null ? ["Not connected", "The server cannot be reached"] : on ? ["Live", "Changes arrive as they happen"] : ["Polling", "No live connection; the page asks every few seconds"];
   return (
-    <span className={css.live} data-on={on} title={on ? "Changes arrive as they happen" : "No live connection; the page asks every few seconds"}>
+    <span className={css.live} data-on={on} title={title}>
       <i aria-hidden="true" />
-      <span>{on ? "Live" : "Polling"}</span>
+      <span>{name}</span>
     </span>
   );
 }

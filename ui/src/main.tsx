@@ -21,15 +21,19 @@ const queries = new QueryClient({
     queries: {
       staleTime: 5_000,
       refetchOnWindowFocus: true,
+      // Without a network a request fails, and the page says so, instead of waiting in silence.
+      networkMode: "always",
       // What was refused stays refused; what could not be reached is tried again.
       retry: (failures, error) => failures < 3 && (!(error instanceof Problem) || error.status === 0 || error.status >= 502),
     },
+    mutations: { networkMode: "always" },
   },
 });
 
 const root = document.getElementById("root");
 if (!root) throw new Error("The page has no #root");
-createRoot(root).render(
+// What a boundary catches is shown on the page, so the console need not call it an error.
+createRoot(root, { onCaughtError: (error) => console.info(error) }).render(
   <StrictMode>
     {/* The policy allows no style elements: everything is in our own CSS files. */}
     <CSPProvider disableStyleElements>

@@ -1,6 +1,7 @@
 import createClient, { type Client } from "openapi-fetch";
 
 import { ROOT } from "../lib/root";
+import { failed, isGatewayFault } from "./connection";
 import { Problem, Unreachable } from "./problem";
 import type { components, paths } from "./schema";
 
@@ -29,12 +30,17 @@ const clients = new Map<string | null, Api>();
 export function apiFor(tenant: string | null): Api {
   let found = clients.get(tenant);
   if (!found) {
-    found = createClient<paths>({ baseUrl: location.origin + ROOT, credentials: "same-origin" });
+    found = createClient<paths>({ baseUrl: location.origin + ROOT, credentials: "same-origin", fetch: (request) => fetch(request) });
     found.use({
       onRequest({ request }) {
         for (const [name, value] of Object.entries(headersFor(tenant))) request.headers.set(name, value);
       },
-      onError() {
+      onResponse({ response }) {
+        if (isGatewayFault(response.status)) void failed();
+      },
+      onError({ error }) {
+        if (error instanceof DOMException && error.name === "AbortError") return;
+        void failed();
         return new Unreachable();
       },
     });

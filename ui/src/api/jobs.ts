@@ -1,9 +1,10 @@
-import { type InfiniteData, type QueryClient, useInfiniteQuery, useQuery, useQueryClient } from "@tanstack/react-query";
+import { type InfiniteData, type QueryClient, useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 
 import type { JobFilter } from "../lib/query";
 import { type Api, type Job, type Schemas, taken } from "./client";
 import { useLive, useLiveState } from "./live";
+import { useRead } from "./read";
 import { type Scope, useScope } from "./session";
 
 export const PAGE = 100;
@@ -27,7 +28,7 @@ export function readPage(api: Api, filter: JobFilter, cursor: string | null, lim
 export function useSummary() {
   const { api, key } = useScope();
   const live = useLiveState();
-  return useQuery({
+  return useRead({
     queryKey: key("summary"),
     queryFn: () => taken(api.GET("/api/v1/jobs/summary")),
     refetchInterval: live ? 10_000 : POLL,
@@ -155,7 +156,7 @@ export function useJobList(filter: JobFilter, enabled: boolean, hold: boolean): 
     waiting,
     showWaiting: () => held && take(held),
     loading: list.isPending && enabled,
-    error: list.error,
+    error: list.data === undefined ? (list.error ?? list.failureReason) : null,
     more: list.hasNextPage,
     loadMore: () => {
       if (list.hasNextPage && !list.isFetchingNextPage) void list.fetchNextPage();

@@ -2,6 +2,7 @@ import { createContext, type ReactNode, useContext, useEffect, useMemo, useRef, 
 
 import { ROOT } from "../lib/root";
 import { headersFor } from "./client";
+import { failed } from "./connection";
 import { useScope } from "./session";
 import { messages } from "./sse";
 
@@ -68,6 +69,7 @@ async function follow(tenant: string | null, stop: AbortSignal, setOn: (on: bool
       }
     } catch {
       // Broken or refused: fall through and try again.
+      if (!stop.aborted) void failed();
     }
     if (stop.aborted) return;
     setOn(false);

@@ -15,6 +15,7 @@ import { Confirm } from "../ui/float";
 import { Flow } from "../ui/flow";
 import { Empty, Facts, Fault, PageHeader, Panel, Skeleton } from "../ui/panel";
 import { Problem } from "../api/problem";
+import { useRead } from "../api/read";
 import { DataTable } from "../ui/table";
 import { Copyable, Line, Time } from "../ui/text";
 
@@ -25,7 +26,7 @@ const ended = (group: Group): number => group.jobs.filter((job) => job.finished_
 
 export default function Groups() {
   const { api, key, to } = useScope();
-  const { data, error, refetch } = useQuery({ queryKey: key("groups"), queryFn: () => taken(api.GET("/api/v1/groups", { params: { query: { limit: 50 } } })), refetchInterval: 10_000 });
+  const { data, error, refetch } = useRead({ queryKey: key("groups"), queryFn: () => taken(api.GET("/api/v1/groups", { params: { query: { limit: 50 } } })), refetchInterval: 10_000 });
   useRefreshOnChange([key("groups")]);
   const columns = useMemo<ColumnDef<Group>[]>(
     () => [
@@ -74,7 +75,7 @@ export function GroupScreen() {
   if (group.error instanceof Problem && (group.error.status === 404 || group.error.status === 422)) {
     return <Empty title="There is no such group" action={<ButtonLink to={to("groups")}>All groups</ButtonLink>} />;
   }
-  if (group.error) return <Fault error={group.error} retry={() => void group.refetch()} />;
+  if (!group.data && group.failureReason) return <Fault error={group.failureReason} retry={() => void group.refetch()} />;
   if (!group.data) return <Skeleton />;
   const found = group.data;
   const open = ended(found) < found.jobs.length;

@@ -1,7 +1,8 @@
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 
 import { apiFor, taken } from "../api/client";
+import { useRead } from "../api/read";
 import { SESSION } from "../api/session";
 import { Badge } from "../ui/badge";
 import { Button } from "../ui/button";
@@ -14,7 +15,7 @@ import { Line, Time } from "../ui/text";
 export function Sessions({ onClose }: { onClose: () => void }) {
   const queries = useQueryClient();
   const [failed, setFailed] = useState<unknown>(null);
-  const { data, error, refetch } = useQuery({ queryKey: ["sessions"], queryFn: () => taken(apiFor(null).GET("/api/v1/sessions")), staleTime: 0 });
+  const { data, error, refetch } = useRead({ queryKey: ["sessions"], queryFn: () => taken(apiFor(null).GET("/api/v1/sessions")), staleTime: 0 });
   const end = async (id: string, current: boolean) => {
     try {
       await taken(apiFor(null).DELETE("/api/v1/sessions/{session_id}", { params: { path: { session_id: id } } }));

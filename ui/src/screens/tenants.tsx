@@ -1,10 +1,11 @@
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQueryClient } from "@tanstack/react-query";
 import type { ColumnDef } from "@tanstack/react-table";
 import { Plus } from "lucide-react";
 import { useMemo, useState } from "react";
 import { Link } from "react-router";
 
 import { apiFor, type Schemas, taken } from "../api/client";
+import { useRead } from "../api/read";
 import { knownZone } from "../lib/time";
 import { Badge } from "../ui/badge";
 import { Button } from "../ui/button";
@@ -21,7 +22,7 @@ export default function Tenants() {
   const queries = useQueryClient();
   const [editing, setEditing] = useState<Tenant | "new" | null>(null);
   const [deleting, setDeleting] = useState<Tenant | null>(null);
-  const { data, error, refetch } = useQuery({ queryKey: ["tenants"], queryFn: () => taken(apiFor(null).GET("/api/v1/admin/tenants")) });
+  const { data, error, refetch } = useRead({ queryKey: ["tenants"], queryFn: () => taken(apiFor(null).GET("/api/v1/admin/tenants")) });
   const columns = useMemo<ColumnDef<Tenant>[]>(
     () => [
       {

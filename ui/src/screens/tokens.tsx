@@ -4,6 +4,7 @@ import { Plus } from "lucide-react";
 import { useMemo, useState } from "react";
 
 import { type Schemas, taken } from "../api/client";
+import { useRead } from "../api/read";
 import { useScope } from "../api/session";
 import { Badge } from "../ui/badge";
 import { Button } from "../ui/button";
@@ -32,7 +33,7 @@ export default function Tokens() {
   const [making, setMaking] = useState(false);
   const [revoking, setRevoking] = useState<Token | null>(null);
   const [rotating, setRotating] = useState<Token | null>(null);
-  const { data, error, refetch } = useQuery({ queryKey: key("tokens"), queryFn: () => taken(api.GET("/api/v1/tokens", { params: { query: { limit: 500 } } })) });
+  const { data, error, refetch } = useRead({ queryKey: key("tokens"), queryFn: () => taken(api.GET("/api/v1/tokens", { params: { query: { limit: 500 } } })) });
   const changed = () => void queries.invalidateQueries({ queryKey: key("tokens") });
   const columns = useMemo<ColumnDef<Token>[]>(
     () => [

@@ -1,9 +1,10 @@
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQueryClient } from "@tanstack/react-query";
 import type { ColumnDef } from "@tanstack/react-table";
 import { EllipsisVertical, Plus, Send } from "lucide-react";
 import { useCallback, useMemo, useState } from "react";
 
 import { type Schemas, taken } from "../api/client";
+import { useRead } from "../api/read";
 import { useScope } from "../api/session";
 import { Status } from "../ui/badge";
 import { Button, IconButton } from "../ui/button";
@@ -25,7 +26,7 @@ export default function Webhooks() {
   const queries = useQueryClient();
   const tell = useTell();
   const [doing, setDoing] = useState<Doing>(null);
-  const { data, error, refetch } = useQuery({ queryKey: key("webhooks"), queryFn: () => taken(api.GET("/api/v1/webhooks")) });
+  const { data, error, refetch } = useRead({ queryKey: key("webhooks"), queryFn: () => taken(api.GET("/api/v1/webhooks")) });
   const changed = useCallback(() => queries.invalidateQueries({ queryKey: key("webhooks") }), [queries, key]);
   const columns = useMemo<ColumnDef<Webhook>[]>(
     () => [
@@ -185,7 +186,7 @@ const DELIVERIES: ColumnDef<Delivery>[] = [
 
 function Deliveries({ webhook, onClose }: { webhook: Webhook; onClose: () => void }) {
   const { api, key } = useScope();
-  const { data, error } = useQuery({
+  const { data, error } = useRead({
     queryKey: key("webhooks", webhook.id, "deliveries"),
     queryFn: () => taken(api.GET("/api/v1/webhooks/{webhook_id}/deliveries", { params: { path: { webhook_id: webhook.id }, query: { limit: 100 } } })),
     refetchInterval: 2000,

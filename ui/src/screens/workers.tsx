@@ -1,8 +1,9 @@
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQueryClient } from "@tanstack/react-query";
 import type { ColumnDef } from "@tanstack/react-table";
 import { useMemo } from "react";
 
 import { type Schemas, taken } from "../api/client";
+import { useRead } from "../api/read";
 import { useMay, useScope } from "../api/session";
 import { useWorkers } from "../api/workers";
 import { plural } from "../lib/number";
@@ -76,7 +77,7 @@ function Queues() {
   const { api } = useScope();
   const tell = useTell();
   const queries = useQueryClient();
-  const { data, error } = useQuery({ queryKey: ["queues"], queryFn: () => taken(api.GET("/api/v1/queues")) });
+  const { data, error } = useRead({ queryKey: ["queues"], queryFn: () => taken(api.GET("/api/v1/queues")) });
   const columns = useMemo<ColumnDef<Queue>[]>(() => {
     const set = (queue: Queue, on: boolean) => {
       const params = { path: { name: queue.name } };

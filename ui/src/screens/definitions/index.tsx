@@ -1,10 +1,11 @@
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQueryClient } from "@tanstack/react-query";
 import type { ColumnDef } from "@tanstack/react-table";
 import { EllipsisVertical, Play, Plus } from "lucide-react";
 import { useCallback, useMemo, useState } from "react";
 import { Link } from "react-router";
 
 import { type Schemas, taken } from "../../api/client";
+import { useRead } from "../../api/read";
 import { useMay, useScope } from "../../api/session";
 import { duration } from "../../lib/time";
 import { Badge } from "../../ui/badge";
@@ -28,7 +29,7 @@ export default function Definitions() {
   const queries = useQueryClient();
   const [archived, setArchived] = useState(false);
   const [doing, setDoing] = useState<Doing>(null);
-  const { data, error, refetch } = useQuery({
+  const { data, error, refetch } = useRead({
     queryKey: key("definitions", archived),
     queryFn: () => taken(api.GET("/api/v1/definitions", { params: { query: { archived } } })),
   });

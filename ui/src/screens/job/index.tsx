@@ -58,7 +58,7 @@ export default function JobScreen() {
       </Empty>
     );
   }
-  if (job.error) return <Fault error={job.error} retry={() => void job.refetch()} />;
+  if (!job.data && job.failureReason) return <Fault error={job.failureReason} retry={() => void job.refetch()} />;
   if (!job.data) return <Skeleton lines={10} />;
   const found = job.data;
   return (

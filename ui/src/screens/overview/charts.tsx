@@ -1,7 +1,7 @@
-import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 
 import { taken } from "../../api/client";
+import { useRead } from "../../api/read";
 import { useScope } from "../../api/session";
 import { compact } from "../../lib/number";
 import { duration } from "../../lib/time";
@@ -14,7 +14,7 @@ const POINTS = 60;
 export function Charts({ minutes }: { minutes: number }) {
   const { api, key } = useScope();
   const step = Math.max(1, Math.round(minutes / POINTS));
-  const { data, error, refetch } = useQuery({
+  const { data, error, refetch } = useRead({
     queryKey: key("timeline", minutes),
     queryFn: () => taken(api.GET("/api/v1/stats/timeline", { params: { query: { minutes, step } } })),
     refetchInterval: 10_000,

@@ -1,7 +1,7 @@
-import { useQuery } from "@tanstack/react-query";
 import { Link } from "react-router";
 
 import { taken } from "../../api/client";
+import { useRead } from "../../api/read";
 import { useScope } from "../../api/session";
 import { count } from "../../lib/number";
 import { Empty, Fault, Panel, Skeleton } from "../../ui/panel";
@@ -11,7 +11,7 @@ import css from "./overview.module.css";
 /** What breaks, by cause. */
 export function Failures({ hours }: { hours: number }) {
   const { api, key, to } = useScope();
-  const { data, error, refetch } = useQuery({
+  const { data, error, refetch } = useRead({
     queryKey: key("failures", hours),
     queryFn: () => taken(api.GET("/api/v1/stats/failures", { params: { query: { limit: 12, hours } } })),
     refetchInterval: 10_000,

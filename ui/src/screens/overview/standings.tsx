@@ -1,8 +1,8 @@
-import { useQuery } from "@tanstack/react-query";
 import type { ColumnDef } from "@tanstack/react-table";
 import { Link } from "react-router";
 
 import { apiFor, type Schemas, taken } from "../../api/client";
+import { useRead } from "../../api/read";
 import { capped } from "../../lib/number";
 import { duration } from "../../lib/time";
 import { Fault, Panel, Skeleton } from "../../ui/panel";
@@ -35,7 +35,7 @@ const COLUMNS: ColumnDef<Standing>[] = [
 
 /** Every tenant's queue side by side, for the operator of all. */
 export function Standings() {
-  const { data, error } = useQuery({ queryKey: ["standings"], queryFn: () => taken(apiFor(null).GET("/api/v1/admin/stats")), refetchInterval: 10_000 });
+  const { data, error } = useRead({ queryKey: ["standings"], queryFn: () => taken(apiFor(null).GET("/api/v1/admin/stats")), refetchInterval: 10_000 });
   return (
     <Panel title="All tenants" flush>
       {error ? <Fault error={error} /> : !data ? <Skeleton /> : <DataTable label="Tenants" rows={data.items} columns={COLUMNS} rowId={(row) => row.slug} />}

@@ -1,7 +1,7 @@
-import { useQuery } from "@tanstack/react-query";
 import { Link } from "react-router";
 
 import { taken } from "../../api/client";
+import { useRead } from "../../api/read";
 import { useMay, useScope } from "../../api/session";
 import { ButtonLink } from "../../ui/button";
 import { Empty, Fault, Panel, Skeleton } from "../../ui/panel";
@@ -11,7 +11,7 @@ import css from "./overview.module.css";
 export function Upcoming() {
   const { api, key, to } = useScope();
   const may = useMay();
-  const { data, error } = useQuery({
+  const { data, error } = useRead({
     queryKey: key("upcoming"),
     queryFn: () => taken(api.GET("/api/v1/stats/upcoming", { params: { query: { limit: 6 } } })),
     refetchInterval: 30_000,

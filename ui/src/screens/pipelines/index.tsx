@@ -1,7 +1,7 @@
-import { useQuery } from "@tanstack/react-query";
 import { useSearchParams } from "react-router";
 
 import { taken } from "../../api/client";
+import { useRead } from "../../api/read";
 import { useScope } from "../../api/session";
 import { Empty, Fault, PageHeader, Panel, Skeleton } from "../../ui/panel";
 import { Diagram, STATES } from "./diagram";
@@ -12,7 +12,7 @@ import { TablePanel } from "./table";
 export default function Pipelines() {
   const { api } = useScope();
   const [params, setParams] = useSearchParams();
-  const { data, error, refetch } = useQuery({ queryKey: ["pipelines"], queryFn: () => taken(api.GET("/api/v1/pipelines")), refetchInterval: 5000 });
+  const { data, error, refetch } = useRead({ queryKey: ["pipelines"], queryFn: () => taken(api.GET("/api/v1/pipelines")), refetchInterval: 5000 });
   const schema = params.get("schema");
   const table = params.get("table");
   return (

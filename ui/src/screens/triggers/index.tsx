@@ -1,10 +1,11 @@
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQueryClient } from "@tanstack/react-query";
 import type { ColumnDef } from "@tanstack/react-table";
 import { Plus, Zap } from "lucide-react";
 import { useCallback, useMemo } from "react";
 import { Link, useSearchParams } from "react-router";
 
 import { type Schemas, taken } from "../../api/client";
+import { useRead } from "../../api/read";
 import { useMay, useScope } from "../../api/session";
 import { Badge } from "../../ui/badge";
 import { Button } from "../../ui/button";
@@ -40,7 +41,7 @@ export default function Triggers() {
   const [params, setParams] = useSearchParams();
   const { changed, enable } = useTriggerChanges();
   const making = params.get("new");
-  const { data, error, refetch } = useQuery({ queryKey: key("triggers", "list"), queryFn: () => taken(api.GET("/api/v1/jobs/triggers", { params: { query: { limit: 1000 } } })), refetchInterval: 15_000 });
+  const { data, error, refetch } = useRead({ queryKey: key("triggers", "list"), queryFn: () => taken(api.GET("/api/v1/jobs/triggers", { params: { query: { limit: 1000 } } })), refetchInterval: 15_000 });
   const columns = useMemo<ColumnDef<Trigger>[]>(
     () => [
       {

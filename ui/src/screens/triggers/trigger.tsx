@@ -6,6 +6,7 @@ import { Link, useNavigate, useParams } from "react-router";
 
 import { type Schemas, taken } from "../../api/client";
 import { Problem } from "../../api/problem";
+import { useRead } from "../../api/read";
 import { useMay, useScope } from "../../api/session";
 import { Badge, Status } from "../../ui/badge";
 import { Button, ButtonLink } from "../../ui/button";
@@ -40,7 +41,7 @@ export default function TriggerScreen() {
   if (trigger.error instanceof Problem && (trigger.error.status === 404 || trigger.error.status === 422)) {
     return <Empty title="There is no such trigger" action={<ButtonLink to={to("triggers")}>All triggers</ButtonLink>} />;
   }
-  if (trigger.error) return <Fault error={trigger.error} retry={() => void trigger.refetch()} />;
+  if (!trigger.data && trigger.failureReason) return <Fault error={trigger.failureReason} retry={() => void trigger.refetch()} />;
   if (!trigger.data) return <Skeleton />;
   const found = trigger.data;
   const fire = () =>
@@ -141,7 +142,7 @@ export default function TriggerScreen() {
 
 function Ticks({ id }: { id: string }) {
   const { api, key, to } = useScope();
-  const { data, error } = useQuery({
+  const { data, error } = useRead({
     queryKey: key("triggers", id, "ticks"),
     queryFn: () => taken(api.GET("/api/v1/jobs/triggers/{trigger_id}/ticks", { params: { path: { trigger_id: id }, query: { limit: 100 } } })),
     refetchInterval: 15_000,
