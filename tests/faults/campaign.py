@@ -162,7 +162,7 @@ def assert_sound(field: Field, producer: Producer) -> None:
     """Nothing lost, nothing doubled, nothing stuck; doctor is content, and every worker still claims."""
     app = field.app
     assert producer.acknowledged, "nothing was enqueued"
-    field.drained(120)
+    field.drained()
     assert all(worker.poll() is None for worker in field.workers), "a worker fell"
     every_worker_claims(field)
     ends = [app.jobs.chain(job_id)[-1] for job_id in dict.fromkeys(producer.acknowledged)]

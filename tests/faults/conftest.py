@@ -70,7 +70,7 @@ class Stage:
     def logged(self, worker: subprocess.Popen[bytes]) -> str:
         return self.logs[self.workers.index(worker)].read_text()
 
-    def drained(self, seconds: float = 40.0) -> None:
+    def drained(self) -> None:
         """Wait until nothing waits or runs."""
 
         def empty() -> bool:
@@ -80,7 +80,7 @@ class Stage:
                 return False
             return summary.queued == summary.running == 0
 
-        eventually(empty, seconds, "the drain")
+        eventually(empty, what="the drain")
 
     def all_well(self, jobs: int) -> None:
         """Every job succeeded, no promise was broken, and no process was left."""

@@ -18,6 +18,8 @@ from penstock import Canceled, Failed, Penstock, Skipped, Snoozed, Succeeded
 from penstock.core import clock as core_clock
 from penstock.queue.recover import keep_house
 from penstock.store import leaders
+from penstock.store.database import Database
+from penstock.store.schema import HEAD, upgrade
 from penstock.store.sqlite import lease_clock
 
 HOUR = 3600.0
@@ -176,6 +178,21 @@ def test_leases_of_another_boot_are_over(
         tx.run(text("UPDATE penstock_running SET lease_expires_at = lease_expires_at + 36000000000"))
     with Penstock(url) as young:
         assert keep_house(young.ground) == 1
+
+
+def test_a_boot_is_noted_by_who_can_end_its_leases(url: str) -> None:
+    """A pipeline counts leases in a file whose tables are not upgraded yet. It leaves the new boot to the first who knows them."""
+    for revision in ("0009", HEAD):
+        db = Database(url)
+        upgrade(db, revision)
+        with db.write() as tx:
+            if revision != HEAD:
+                tx.run(text("UPDATE penstock_clock SET boot_id = 'the boot before', booted_at = 0"))
+            assert tx.lease_time() is not None
+        with db.read() as tx:
+            noted = tx.scalar(text("SELECT boot_id FROM penstock_clock"))
+            assert noted == ("the boot before" if revision != HEAD else lease_clock.boot_id())
+        db.close()
 
 
 def test_a_scheduler_that_led_in_a_wrong_time_is_followed(app: Penstock, machine: Machine) -> None:

@@ -29,8 +29,7 @@ TOLERANCE = 60_000_000
 _READ = "SELECT boot_id, booted_at FROM penstock_clock WHERE id = 1"
 _WRITE = "UPDATE penstock_clock SET boot_id = ?, booted_at = ? WHERE id = 1"
 _IN_USE = (
-    "SELECT EXISTS (SELECT 1 FROM penstock_jobs WHERE status = 'running')"
-    " OR EXISTS (SELECT 1 FROM penstock_workers WHERE stopped_at IS NULL)"
+    "SELECT EXISTS (SELECT 1 FROM penstock_running) OR EXISTS (SELECT 1 FROM penstock_workers WHERE stopped_at IS NULL)"
 )
 
 
@@ -66,28 +65,30 @@ class LeaseClock:
     def _read(self, connection: Any, writing: bool) -> int | None:
         zero = to_micros(wall_time()) - _uptime()
         try:
-            rows = _rows(connection, _READ)
+            return _noted(connection, writing, zero)
         except sqlite3.OperationalError as error:
             if "no such" not in str(error):
                 raise
             return zero  # a pipeline on a file without the engine's tables, or tables that are not upgraded yet
-        if not rows:
-            return zero
-        [(noted, booted_at)] = rows
-        if booted_at is not None and _same_boot(noted, booted_at):
-            return int(booted_at)
-        if not writing:
-            return None
-        _rows(connection, _WRITE, (boot_id(), zero))
-        if noted is not None:
-            # Nobody who held a lease has outlived the boot that it was counted in.
-            _rows(
-                connection,
-                "UPDATE penstock_jobs SET lease_expires_at = min(lease_expires_at, ?) WHERE status = 'running'",
-                (zero + _uptime(),),
-            )
-            _rows(connection, "DELETE FROM penstock_leaders")
-        return None  # until it is committed; the next transaction reads it
+
+
+def _noted(connection: Any, writing: bool, zero: int) -> int | None:
+    """When this boot began, as it was written down, or None if it is only now written down, or by a later transaction."""
+    rows = _rows(connection, _READ)
+    if not rows:
+        return zero
+    [(noted, booted_at)] = rows
+    if booted_at is not None and _same_boot(noted, booted_at):
+        return int(booted_at)
+    if not writing:
+        return None
+    if noted is not None:
+        # Nobody who held a lease has outlived the boot that it was counted in.
+        over = "UPDATE penstock_running SET lease_expires_at = min(lease_expires_at, ?)"
+        _rows(connection, over, (zero + _uptime(),))
+        _rows(connection, "DELETE FROM penstock_leaders")
+    _rows(connection, _WRITE, (boot_id(), zero))
+    return None  # until it is committed; the next transaction reads it
 
 
 class SqliteLeases:
