@@ -81,7 +81,14 @@ def populating(modules: Sequence[str]) -> Callable[..., dict[str, Any]]:
             raise Fatal(f"This worker populates tables of {', '.join(modules)}; {table!r} is not among them.")
         from penstock.pipeline.runner import populate_job  # only where tables are populated: it is a large room
 
-        return populate_job(params, ctx)
+        result = populate_job(params, ctx)
+        if result["failed"] and not ctx.canceled():
+            first = result["errors"][0]
+            raise Fatal(
+                f"{result['made']} made, {result['failed']} failed, {result['remaining']} left. The first that failed: "
+                f"{first['key']}: {first['error']}"
+            )
+        return result
 
     return populate
 

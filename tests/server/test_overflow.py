@@ -31,13 +31,14 @@ SUMMARY = "GET /api/v1/jobs/summary HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer
 
 @dataclass
 class Service:
-    """A `penstock api` with the tenants alpha, which keeps it computing, and beta. A share that is used up does not come back in time, so
-    that it does not matter how fast this machine is."""
+    """A `penstock api` with the tenants alpha, which keeps it computing, beta, and gamma, which is only there. A share that is used up
+    does not come back in time, so that it does not matter how fast this machine is. That is so for beta, too: it sends few requests."""
 
     process: psutil.Process
     address: tuple[str, int]
     alpha: str
     beta: str
+    gamma: str
 
     def ask(self, token: str, path: str = "/jobs/summary", body: bytes | None = None) -> tuple[int, bool, Any]:
         """The status, whether the connection is closed after the response, and what the body says."""
@@ -57,7 +58,7 @@ class Service:
         """Let alpha use up its share, until another process serves it."""
 
         def attempt() -> bool:
-            assert self.ask(self.beta)[:2] == (200, False)  # there is somebody who would have to wait
+            assert self.ask(self.gamma)[0] == 200  # there is somebody who would have to wait
             status, elsewhere, said = self.ask(self.alpha, "/jobs", REFUSED)
             assert (status, said["code"]) == (422, "invalid_payload")
             return elsewhere
@@ -75,7 +76,7 @@ def service(url: str, tmp_path: Path) -> Iterator[Service]:
     tokens = []
     with Penstock(url) as app:
         app.define("tags", runner="command", arg_schema=TAGS)
-        for tenant in ("alpha", "beta"):
+        for tenant in ("alpha", "beta", "gamma"):
             app.tenants.create(tenant, name=tenant)
             tokens.append(create_token(app.ground, "operator", "operator", tenant=tenant)[1])
     process = subprocess.Popen(
@@ -89,6 +90,14 @@ def service(url: str, tmp_path: Path) -> Iterator[Service]:
     finally:
         process.terminate()
         process.communicate(timeout=PATIENCE)
+
+
+def has_ended(process: psutil.Process) -> bool:
+    """Whether it runs no more, though nobody may have asked how it ended."""
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def responses(conn: socket.socket, number: int) -> list[tuple[int, bool]]:
@@ -110,11 +119,12 @@ def test_nobody_waits_for_the_process_that_serves_who_keeps_computing(service: S
     service.keep_it_computing()
     _, overflow = service.others()
     overflow.suspend()
+    eventually(lambda: overflow.status() == psutil.STATUS_STOPPED)
     found: list[tuple[int, bool, Any]] = []
     waiting = threading.Thread(target=lambda: found.append(service.ask(service.alpha)))
     try:
         waiting.start()
-        for _ in range(20):
+        for _ in range(10):
             assert service.ask(service.beta)[:2] == (200, False)
         assert not found, "alpha was served by the process that serves beta"
     finally:
@@ -161,16 +171,14 @@ def test_a_body_is_never_taken_for_the_head_of_a_request(service: Service) -> No
     with service.connected() as conn:
         conn.sendall(f"POST /api/v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: {len(alpha)}\r\n\r\n".encode())
         assert responses(conn, 1)[0][0] == 401  # before its body has come
+        last = beta.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
         try:
-            conn.sendall(alpha)
-            conn.sendall(beta)
-            rest = conn.makefile("rb").read(12)
+            conn.sendall(alpha)  # the body
+            conn.sendall(last)
+            rest = conn.makefile("rb").read()
         except ConnectionError:
-            rest = b""
-        assert rest in (b"", b"HTTP/1.1 200"), rest
-        if rest:
-            conn.settimeout(1)
-            assert conn.recv(1 << 16).count(b"HTTP/1.1") == 0, "two responses to one request"
+            return  # the service closed the connection instead
+        assert rest.count(b"HTTP/1.1 ") == rest.count(b"HTTP/1.1 200") <= 1, rest
 
 
 @pytest.mark.parametrize("backend", ["sqlite"])
@@ -178,12 +186,20 @@ def test_the_service_goes_on_without_the_other_process(service: Service) -> None
     service.keep_it_computing()
     _, overflow = service.others()
     overflow.kill()
-    eventually(lambda: not overflow.is_running() or overflow.status() == psutil.STATUS_ZOMBIE)
+    eventually(lambda: has_ended(overflow))
     service.keep_it_computing()
     assert overflow.pid not in {each.pid for each in service.others()}, "it is started again"
     for each in service.others():
         each.kill()
-    eventually(lambda: service.ask(service.beta)[0] == 200 and service.ask(service.alpha)[:2] == (200, False))
+
+    def is_served_by_the_first() -> bool:
+        try:
+            return service.ask(service.alpha)[:2] == (200, False)
+        except (ConnectionError, http.client.HTTPException):
+            return False  # it was passed on to a process that was just being killed
+
+    eventually(is_served_by_the_first)
+    assert service.ask(service.beta)[:2] == (200, False)
 
 
 @pytest.mark.parametrize("backend", ["sqlite"])
@@ -192,4 +208,4 @@ def test_the_other_process_ends_with_the_service(service: Service, how: signal.S
     service.keep_it_computing()
     others = service.others()
     service.process.send_signal(how)
-    eventually(lambda: not any(each.is_running() for each in others))
+    eventually(lambda: all(has_ended(each) for each in others))

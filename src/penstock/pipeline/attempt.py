@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Generator, Mapping
+from contextlib import suppress
+from inspect import isgeneratorfunction
+from typing import TYPE_CHECKING, Any, cast
 
 from penstock.pipeline.blob import pack
-from penstock.pipeline.errors import BlobError, EmptyMake, InputChanged
+from penstock.pipeline.errors import BlobError, EmptyMake, InputChanged, PipelineError
 from penstock.pipeline.jobs import encode_key
 from penstock.pipeline.make import Earlier, MakeScope
 from penstock.store.database import Tx
@@ -25,6 +27,8 @@ def run_make(
         try:
             if table.makes_in_parts():
                 _in_parts(table, dict(key), make_kwargs, scope)
+            elif isgeneratorfunction(table.make):
+                _by_yields(table, dict(key), make_kwargs, scope)
             else:
                 table.make(dict(key), **make_kwargs)
         except BaseException as error:
@@ -55,6 +59,32 @@ def _in_parts(table: AutoPopulate, key: dict[str, Any], make_kwargs: Mapping[str
     if not _same(fetched, table.make_fetch(dict(key), **make_kwargs)):
         raise InputChanged(f"The input of {key} changed while it was being computed; the result was thrown away.")
     table.make_insert(dict(key), *_as_tuple(computed))
+
+
+def _by_yields(table: AutoPopulate, key: dict[str, Any], make_kwargs: Mapping[str, Any], scope: MakeScope) -> None:
+    """The same for a make() that yields what it fetched, then what it computed. It is started anew inside the transaction,
+    where the result is sent back to it in place of the first yield's value, and it goes on to insert."""
+
+    def started() -> tuple[Generator[Any, Any, Any], Any]:
+        steps = cast("Generator[Any, Any, Any]", table.make(dict(key), **make_kwargs))
+        return steps, next(steps)
+
+    try:
+        steps, fetched = started()
+        computed = next(steps)
+        steps.close()
+    except StopIteration as error:
+        raise PipelineError(
+            f"make() of {type(table).__name__} is a generator, but did not yield twice: expected it to yield what it "
+            "fetched, then what it computed, and then to insert."
+        ) from error
+    scope.opened()
+    steps, again = started()
+    if not _same(fetched, again):
+        raise InputChanged(f"The input of {key} changed while it was being computed; the result was thrown away.")
+    with suppress(StopIteration):
+        steps.send(computed)
+    steps.close()
 
 
 def _as_tuple(value: Any) -> tuple[Any, ...]:

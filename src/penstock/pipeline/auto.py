@@ -23,7 +23,6 @@ class AutoPopulate(Table):
     """What `Imported` and `Computed` have in common: a `make(key)` of your own, called for every key that is missing."""
 
     retry_policy: ClassVar[RetryPolicy] = RetryPolicy()
-    _job_state: ClassVar[Any] = None
 
     def make(self, key: dict[str, Any], **kwargs: Any) -> None:
         """Compute one key and insert its row, and rows of its parts. Write this one, or the three below."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock.pipeline.config import config
@@ -13,6 +13,7 @@ from penstock.pipeline.resolve import resolve
 from penstock.pipeline.table import Lookup, Part, Table, TableMeta
 from penstock.store.database import Tx
 from penstock.store.pipeline import catalog
+from penstock.store.pipeline.jobs import COLUMNS
 from penstock.store.pipeline.shape import Shape
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("penstock.pipeline")
 AUTO = ("imported", "computed")
+JOB_COLUMNS = {attribute.name for attribute in COLUMNS}
 
 
 class DefinitionChanged(UserWarning):
@@ -29,9 +31,9 @@ class DefinitionChanged(UserWarning):
 def declare(schema: Schema, cls: type[Table], context: Mapping[str, Any]) -> None:
     """Declare a class and its parts."""
     family = [cls, *parts_of(cls)]
-    wanted = wanted_shapes(schema, cls, context)
     known = schema.known or schema.connection.look(lambda tx: catalog.shapes(tx, schema.name))
     schema.known = known
+    wanted = wanted_shapes(schema, cls, context, known)
     if any(shape.name not in known for shape in wanted):
         _check_new(schema, wanted[0])
         schema.known = known = schema.connection.apart(lambda tx: _create(tx, schema.name, wanted))
@@ -65,14 +67,21 @@ def parts_of(cls: type[Table]) -> list[type[Part]]:
     return found
 
 
-def wanted_shapes(schema: Schema, cls: type[Table], context: Mapping[str, Any]) -> list[Shape]:
-    """What the class and its parts ask for."""
-    master = _shape_of(schema, cls, cls.tier, {**context}, None)
+def wanted_shapes(schema: Schema, cls: type[Table], context: Mapping[str, Any], known: Container[str]) -> list[Shape]:
+    """What the class and its parts ask for, given the names of the tables that are there."""
+    master = _shape_of(schema, cls, cls.tier, {**context}, None, known)
     scope = {**context, cls.__name__: master, "master": master}
-    return [master, *(_shape_of(schema, part, cls.tier, scope, master) for part in parts_of(cls))]
+    return [master, *(_shape_of(schema, part, cls.tier, scope, master, known) for part in parts_of(cls))]
 
 
-def _shape_of(schema: Schema, cls: type[Table], tier: str, context: Mapping[str, Any], master: Shape | None) -> Shape:
+def _shape_of(
+    schema: Schema,
+    cls: type[Table],
+    tier: str,
+    context: Mapping[str, Any],
+    master: Shape | None,
+    known: Container[str],
+) -> Shape:
     definition = cls.definition
     if isinstance(definition, property):
         definition = definition.fget(cls) if definition.fget else None
@@ -95,7 +104,7 @@ def _shape_of(schema: Schema, cls: type[Table], tier: str, context: Mapping[str,
 
     shape = resolve(
         cls.__name__, definition, schema=schema.name, tier=tier, find_parent=find_parent,
-        master=master.name if master else None,
+        master=master.name if master else None, known=known,
     )  # fmt: skip
     if master is not None and not any(key.parent_table == master.name and key.in_key for key in shape.foreign_keys):
         raise DefinitionError(cls.__name__, "a part needs '-> master' in its primary key.")
@@ -116,10 +125,21 @@ def _check_new(schema: Schema, shape: Shape) -> None:
             f"the key of a computed table comes from its parents alone, but {', '.join(extra)} does not. Move it below "
             "'---', reference a lookup table, or set dj.config['jobs.allow_new_pk_fields'] = True.",
         )
+    check_job_key(shape)
     namesake = shape.name.lstrip("_")
     for other in schema.known.values():
         if other.tier in AUTO and other.name != shape.name and not other.master and other.name.lstrip("_") == namesake:
             raise DefinitionError(shape.class_name, f"{other.name} would share the job table ~~{namesake} with it.")
+
+
+def check_job_key(shape: Shape) -> None:
+    """Raise if a key attribute has the name of one of the columns that every job table has."""
+    if clash := [a.name for a in shape.job_key if a.name in JOB_COLUMNS]:
+        raise DefinitionError(
+            shape.class_name,
+            f"its key attribute {clash[0]!r} has the name of a column of job tables. Rename it: "
+            f"-> Parent.proj(other_name='{clash[0]}').",
+        )
 
 
 def _create(tx: Tx, schema: str, wanted: list[Shape]) -> dict[str, Shape]:

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from penstock.core.chance import chance
+from sqlalchemy import func
+
 from penstock.pipeline.ahead import Ahead
 from penstock.pipeline.attempt import commit, run_make
 from penstock.pipeline.config import config
@@ -16,6 +17,7 @@ from penstock.pipeline.jobs import encode_key
 from penstock.pipeline.keysource import missing_keys
 from penstock.pipeline.options import Budget, Key, Options, Outcome
 from penstock.pipeline.outbox import Finished, Outbox
+from penstock.pipeline.signals import stop_was_asked
 from penstock.store.pipeline import physical
 from penstock.store.pipeline.lookup import lookup_many
 
@@ -26,18 +28,17 @@ AT_ONCE = 500
 """Keys that one statement looks for: their values are parameters, and SQLite takes some thousands of those."""
 
 
-def list_keys(table: AutoPopulate, options: Options, tried: set[tuple[Any, ...]]) -> list[Key]:
-    """The missing keys that this call has not tried yet, in the order asked for."""
+def list_keys(table: AutoPopulate, options: Options, tried: set[tuple[Any, ...]], room: int | None) -> list[Key]:
+    """The missing keys that this call has not tried yet, in the order asked for; up to `room` of them, if it is given."""
     names = [attribute.name for attribute in type(table).declared_shape().job_key]
     source = missing_keys(table, *options.restrictions)
-    statement = source.select().order_by(*(source.columns[name] for name in names))
+    columns = [source.columns[name] for name in names]
+    order: dict[str, list[Any]] = {"reverse": [column.desc() for column in columns], "random": [func.random()]}
+    statement = source.select().order_by(*order.get(options.order, columns))
+    if room is not None:
+        statement = statement.limit(room + len(tried))
     rows = table.connection.read(lambda conn: conn.execute(statement).all())
-    keys = [dict(zip(names, row, strict=True)) for row in rows if tuple(row) not in tried]
-    if options.order == "reverse":
-        keys.reverse()
-    elif options.order == "random":
-        chance.shuffle(keys)
-    return keys
+    return [dict(zip(names, row, strict=True)) for row in rows if tuple(row) not in tried][:room]
 
 
 def run(table: AutoPopulate, options: Options, budget: Budget, step: Callable[[], None]) -> Outcome:
@@ -45,7 +46,7 @@ def run(table: AutoPopulate, options: Options, budget: Budget, step: Callable[[]
     tried: set[tuple[Any, ...]] = set()
     maker, ahead = Maker(table, options), Ahead(table.connection)
     try:
-        while keys := list_keys(table, options, tried)[: budget.room()]:
+        while keys := list_keys(table, options, tried, budget.room()):
             missing = _Missing(table, keys)
             with table.connection.steady_reads(), table.connection.reading_ahead(ahead):
                 for at, key in enumerate(ahead.over(keys)):
@@ -115,7 +116,9 @@ class Maker:
                     self.outbox.flush()
                     commit(self.table, key, scope, lambda tx: None)
                     self.outcome.success_count += 1
-            except Exception as error:
+            except BaseException as error:
+                if stop_was_asked():
+                    raise
                 self.flush()
                 delay = type(self.table).retry_policy.delay_after(error, attempts)
                 if delay is not None:
@@ -143,7 +146,7 @@ class Maker:
             finished, error = self.outbox.failed.pop(0)
             self._failed(finished.key, error)
 
-    def _failed(self, key: Key, error: Exception) -> None:
+    def _failed(self, key: Key, error: BaseException) -> None:
         if isinstance(error, DuplicateError) and key in self.table:
             return
         if not self.options.suppress_errors:

@@ -26,6 +26,7 @@ from penstock.pipeline.keysource import keys_to_make
 from penstock.pipeline.lease import heart
 from penstock.pipeline.options import Budget, Key, Options, Outcome
 from penstock.pipeline.outbox import Finished, Outbox
+from penstock.pipeline.signals import stop_was_asked
 from penstock.pipeline.unhurried import unhurried
 from penstock.store.database import Tx
 from penstock.store.pipeline.jobs import Claimed, Picking
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 
 GROWTH = 16
 """How many times larger a batch may be than the one before it, while it is not known how long keys take."""
+
+LOCKED = 0.05
+"""How long to wait, in seconds, before asking again for jobs that another transaction holds."""
 
 OVERHEADS = 4
 """A batch lasts at least so many times as long as it takes to claim it."""
@@ -84,14 +88,20 @@ class _Worker:
             elif not looked_again:
                 self._look_again()
                 looked_again = True
+            elif self._others_are_at_it():
+                time.sleep(LOCKED)
             elif not self._wait_for_retry():
                 break
 
     def _look_again(self) -> None:
         if self.refreshes:
-            self.jobs.refresh(*self.options.restrictions)
+            self.jobs.add_missing(*self.options.restrictions, priority=self.options.priority)
         else:
             self.connection.apart(lambda tx: self.store.return_orphans(tx, config["jobs.max_crashes"]))
+
+    def _others_are_at_it(self) -> bool:
+        """Whether there is a key to claim that a claim passes over: somebody is changing its job at the moment."""
+        return self.connection.look(lambda tx: self.store.claimable(tx, self._what_to_pick()))
 
     def _wait_for_retry(self) -> bool:
         if not self.retries:
@@ -167,7 +177,9 @@ class _Worker:
                 self.outbox.flush()
                 commit(self.table, key, scope, lambda tx: self._settle(tx, [finished]))
                 self.outcome.success_count += 1
-        except Exception as error:
+        except BaseException as error:
+            if stop_was_asked():
+                raise
             self.outbox.flush()
             self._failed(key, error, time.monotonic() - started)
         self._heed_failures()
@@ -190,7 +202,7 @@ class _Worker:
                     f"The job {item.key} passed on while it was being made; its result was not written."
                 )
 
-    def _failed(self, key: Key, error: Exception, duration: float) -> None:
+    def _failed(self, key: Key, error: BaseException, duration: float) -> None:
         if isinstance(error, ReservationLost):
             return
         if isinstance(error, DuplicateError) and key in self.table:

@@ -83,11 +83,13 @@ def _row(
 
 def _value(shape: Shape, attribute: Attribute, value: Any, backend: str, number: int) -> Any:
     name = attribute.name
-    if value is None and not attribute.nullable:
-        raise InvalidRow(f"Row {number} for {shape.class_name}: {name} is None, but is not nullable.")
     try:
-        return encode(attribute, value, backend)
+        if value is not None:
+            value = encode(attribute, value, backend)
     except BlobError as error:
         raise InvalidRow(f"Row {number} for {shape.class_name}: {name}: {error}") from error
     except (ValueError, TypeError, ArithmeticError) as error:
         raise InvalidRow(f"Row {number} for {shape.class_name}: {name} is {error}.") from error
+    if value is None and not attribute.nullable:
+        raise InvalidRow(f"Row {number} for {shape.class_name}: {name} is None, but is not nullable.")
+    return value

@@ -23,10 +23,20 @@ from __future__ import annotations
 from penstock.core.errors import PenstockError
 
 
+def _rebuilt(cls: type[PipelineError], args: tuple[object, ...], state: dict[str, object]) -> PipelineError:
+    error = cls.__new__(cls, *args)
+    error.__dict__.update(state)
+    return error
+
+
 class PipelineError(PenstockError):
     """Base of every error that pipelines raise on purpose."""
 
     code = "pipeline_error"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle the message and the attributes, whatever the arguments of the class are: processes send errors home."""
+        return _rebuilt, (type(self), self.args, self.__dict__)
 
 
 class DefinitionError(PipelineError):

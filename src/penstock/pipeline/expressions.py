@@ -17,6 +17,7 @@ from sqlalchemy.sql import ColumnElement
 from penstock.pipeline import extras, kinds
 from penstock.pipeline.errors import RestrictionError
 from penstock.pipeline.moments import SECONDS, Moments
+from penstock.pipeline.words import quote_names
 from penstock.store.pipeline.shape import Attribute
 from penstock.store.pipeline.types import column_type
 
@@ -76,10 +77,13 @@ class Expressions:
         self.text, self.named = text, 0
         sqlglot = extras.sqlglot()
         try:
-            statements = [tree for tree in sqlglot.parse(text, dialect="mysql") if tree is not None]
+            quoted = quote_names(text, self.attributes)
+            statements = [tree for tree in sqlglot.parse(quoted, dialect="mysql") if tree is not None]
         except sqlglot.errors.SqlglotError as error:
             first = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise self._fault(f"it cannot be read ({first})") from error
+            raise self._fault(
+                f"it cannot be read ({first}). A name that is also a word of SQL goes in backticks"
+            ) from error
         except RecursionError as error:
             raise self._fault("it is nested too deeply") from error
         if len(statements) != 1:

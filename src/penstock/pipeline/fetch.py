@@ -25,6 +25,8 @@ class Fetchable:
     attributes: Mapping[str, Attribute]
     source: Source
     tables: frozenset[str]
+    order: Order = None
+    """The order that a `Top` gave the rows."""
 
     def fetch(
         self,
@@ -85,7 +87,7 @@ class Fetchable:
 
     def head(self, limit: int = 25) -> list[dict[str, Any]]:
         """The first rows by key."""
-        return self._dicts(list(self.attributes), "KEY", limit, None)
+        return self._dicts(list(self.attributes), None, limit, None)
 
     @property
     def primary_key(self) -> list[str]:
@@ -111,6 +113,7 @@ class Fetchable:
 
     def _rows(self, names: list[str], order_by: Order, limit: int | None, offset: int | None) -> Sequence[Any]:
         statement = self.source.select(names)
+        order_by = self.order if order_by is None else order_by
         if order_by is not None:
             statement = statement.order_by(*self.ordering(order_by))
         elif limit is not None or offset is not None:
@@ -144,6 +147,11 @@ class Fetchable:
                 column = self.source.columns[found]
                 made.append(self._ordered(self.attributes[found], column, direction == "desc"))
         return made
+
+    def _ordered_by(self) -> list[str]:
+        """The names of the attributes that `order` names."""
+        items = self.order.split(",") if isinstance(self.order, str) else list(self.order or ())
+        return [name for item in items for name in self._expand(item.strip().strip("`").partition(" ")[0])]
 
     def _ordered(self, attribute: Attribute, column: ColumnElement[Any], down: bool) -> ColumnElement[Any]:
         ordered = column.desc() if down else column.asc()

@@ -14,8 +14,9 @@ from uuid import uuid4
 from penstock.pipeline import kinds
 from penstock.pipeline.blob import pack, unpack
 from penstock.pipeline.config import config, job_version
+from penstock.pipeline.declare import check_job_key
 from penstock.pipeline.describe import describe
-from penstock.pipeline.errors import DefinitionError, JobTransitionError, PipelineError, QueryError, ReservationLost
+from penstock.pipeline.errors import JobTransitionError, PipelineError, QueryError, ReservationLost
 from penstock.pipeline.keysource import keys_to_make
 from penstock.pipeline.lease import heart
 from penstock.pipeline.relation import Relation
@@ -23,7 +24,7 @@ from penstock.pipeline.rows import TableRows
 from penstock.store.database import Tx
 from penstock.store.pipeline import catalog, history
 from penstock.store.pipeline.algebra import Source
-from penstock.store.pipeline.jobs import COLUMNS, Identity, JobStore
+from penstock.store.pipeline.jobs import Identity, JobStore
 from penstock.store.pipeline.jobs import drop as drop_jobs
 from penstock.store.pipeline.shape import Shape
 
@@ -109,6 +110,25 @@ class JobsTable(TableRows):
         pending; re-pends successes whose result is gone; removes pending jobs whose source is gone for longer than
         `stale_timeout` or whose result is there; returns reservations that died, or are older than `orphan_timeout`.
         """  # fmt: skip
+        return self._refresh(
+            restrictions, scheduled_time, delay, priority, stale_timeout, orphan_timeout, rerank=priority is not None
+        )
+
+    def add_missing(self, *restrictions: Any, priority: int | None = None) -> dict[str, int]:
+        """Refresh as populate() does: a `priority` is for the keys that this adds, and leaves those already pending alone."""
+        return self._refresh(restrictions, None, 0, priority, None, None, rerank=False)
+
+    def _refresh(
+        self,
+        restrictions: tuple[Any, ...],
+        scheduled_time: datetime | None,
+        delay: float,
+        priority: int | None,
+        stale_timeout: float | None,
+        orphan_timeout: float | None,
+        *,
+        rerank: bool,
+    ) -> dict[str, int]:
         if delay and scheduled_time is not None:
             raise PipelineError("refresh() takes a delay or a scheduled_time, not both.")
         urgency = check_priority(config["jobs.default_priority"] if priority is None else priority)
@@ -121,7 +141,7 @@ class JobsTable(TableRows):
             orphaned = self.store.return_orphans(tx, config["jobs.max_crashes"], orphan_timeout)
             removed = self.store.remove_stale(tx, everything, target, stale)
             re_pended = self.store.repend(tx, wanted, target)
-            changed = self.store.reprioritise(tx, wanted, urgency) if priority is not None else 0
+            changed = self.store.reprioritise(tx, wanted, urgency) if rerank else 0
             added = self.store.add(tx, wanted, target, urgency, at, delay)
             return {
                 "added": added, "removed": removed, "orphaned": orphaned, "re_pended": re_pended, "reprioritised": changed,
@@ -258,11 +278,7 @@ class JobState:
     """What one process knows of a job table: its statements, and the tokens of what it reserved by hand."""
 
     def __init__(self, backend: str, target: Shape) -> None:
-        if clash := [a.name for a in target.job_key if a.name in JOB_COLUMNS]:
-            raise DefinitionError(
-                target.class_name, f"its key attribute {clash[0]!r} has the name of a column of job tables. Rename it: "
-                f"-> Parent.proj(other_name='{clash[0]}').",
-            )  # fmt: skip
+        check_job_key(target)
         self.store = JobStore(backend, target)
         self.ensured = False
         self.tokens: dict[tuple[Any, ...], str] = {}
@@ -320,6 +336,3 @@ def _explain(tx: Tx, store: JobStore, row: Any) -> str:
         return f"It is scheduled for {row.scheduled_time:%Y-%m-%d %H:%M:%S} UTC{again}."
     ahead = store.ahead(tx, row)
     return f"It is pending at priority {row.priority}, behind {ahead} more urgent job{'' if ahead == 1 else 's'}."
-
-
-JOB_COLUMNS = {attribute.name for attribute in COLUMNS}

@@ -74,16 +74,33 @@ def _enum_values(text: str) -> tuple[str, ...]:
 
 def encode(attribute: Attribute, value: Any, backend: str | None = None) -> Any:
     """The value as the database takes it, or some database if none is named. Raises ValueError that says what the attribute takes."""
+    value = plain(attribute, value)
     if value is None:
         return None
-    if type(value).__module__ == "numpy" and hasattr(value, "item") and attribute.kind != "blob":
-        if getattr(value, "ndim", 0):
-            raise ValueError(f"an array; {attribute.type} takes one value")
-        value = value.item()
     kind = attribute.kind
     if kind in INTEGERS:
         return _integer(attribute, value, backend)
     return _ENCODERS[kind](attribute, value)
+
+
+def plain(attribute: Attribute, value: Any) -> Any:
+    """A scalar of NumPy or pandas as Python has it. What DataFrames write where a value is missing (NaN, NaT, NA) is None,
+    except that a float keeps its NaN, and a blob keeps what it is given."""
+    if value is None or attribute.kind in ("blob", "json"):
+        return value
+    package = type(value).__module__.partition(".")[0]
+    if package == "numpy" and hasattr(value, "item"):
+        if getattr(value, "ndim", 0):
+            raise ValueError(f"an array; {attribute.type} takes one value")
+        if getattr(getattr(value, "dtype", None), "kind", "") == "M":
+            value = value.astype("datetime64[us]")  # finer units come out as a number
+        value = value.item()
+    elif package == "pandas":
+        if type(value).__name__ in ("NaTType", "NAType"):
+            return None
+        value = value.to_pydatetime(warn=False) if hasattr(value, "to_pydatetime") else value
+    missing = attribute.kind != "float64" and isinstance(value, float | Decimal) and value != value
+    return None if missing else value
 
 
 def decode(kind: str, value: Any) -> Any:

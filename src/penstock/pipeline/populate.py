@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from penstock.pipeline import direct, distributed, processes
@@ -14,6 +10,7 @@ from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.jobs import check_priority
 from penstock.pipeline.keysource import missing_keys
 from penstock.pipeline.options import ORDERS, Budget, Options, Outcome, progress_bar
+from penstock.pipeline.signals import heeding_signals
 
 if TYPE_CHECKING:
     from penstock.pipeline.auto import AutoPopulate
@@ -26,14 +23,14 @@ def populate(table: AutoPopulate, options: Options) -> dict[str, Any]:
 
 
 def _run(table: AutoPopulate, options: Options) -> Outcome:
-    if options.processes > 1:
-        return processes.run(table, options)
     mode = distributed.run if options.reserve_jobs else direct.run
     budget = Budget(options.max_calls, options.limit)
     with (
-        ended_by_sigterm(),
+        heeding_signals(end_on_sigterm=config["jobs.end_on_sigterm"]),
         progress_bar(options.display_progress, type(table).__name__, lambda: _remaining(table, options)) as step,
     ):
+        if options.processes > 1:
+            return processes.run(table, options, step)
         return mode(table, options, budget, step)
 
 
@@ -55,25 +52,3 @@ def _check(options: Options) -> None:
         check_priority(options.priority)
         if not options.reserve_jobs:
             raise PipelineError("priority belongs to the job table: pass reserve_jobs=True with it.")
-
-
-@contextmanager
-def ended_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM end the block as an exception, so that what is held is given back. A handler that the program has
-    set itself stays."""
-    if (
-        not config["jobs.end_on_sigterm"]
-        or threading.current_thread() is not threading.main_thread()
-        or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
-    ):
-        yield
-        return
-    signal.signal(signal.SIGTERM, _terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def _terminate(number: int, frame: object) -> None:
-    raise SystemExit(128 + number)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -57,12 +57,18 @@ class Relation(Fetchable):
     """A set of rows: a table, or what becomes of it."""
 
     def __init__(
-        self, connection: Connection, attributes: Mapping[str, Attribute], source: Source, tables: frozenset[str]
+        self,
+        connection: Connection,
+        attributes: Mapping[str, Attribute],
+        source: Source,
+        tables: frozenset[str],
+        order: Order = None,
     ) -> None:
         self.connection = connection
         self.attributes = attributes
         self.source = source
         self.tables = tables
+        self.order = order
 
     @property
     def heading(self) -> Heading:
@@ -111,7 +117,8 @@ class Relation(Fetchable):
         """The key and the attributes named; `...` keeps all, `'-name'` leaves one out, `new='old'` renames, and
         `new='a + b'` computes."""
         kept = dict.fromkeys(self.primary_key)
-        dropped = {str(attr)[1:] for attr in attrs if isinstance(attr, str) and attr.startswith("-")}
+        attrs = tuple(attr.strip() if isinstance(attr, str) else attr for attr in attrs)
+        dropped = {attr[1:].strip() for attr in attrs if isinstance(attr, str) and attr.startswith("-")}
         wanted = [attr for attr in attrs if attr is not ... and not str(attr).startswith("-")]
         for attr in wanted:
             kept.update(dict.fromkeys(self._expand(attr)))
@@ -133,7 +140,8 @@ class Relation(Fetchable):
                 if new in attributes:
                     raise QueryError(f"proj() would give {new!r} twice.")
                 attributes[new], columns[new] = reader.value(new, text)
-        return Relation(self.connection, attributes, self.source.project(columns), self.tables)
+        kept_order = self.order if all(attributes.get(n) == self.attributes[n] for n in self._ordered_by()) else None
+        return Relation(self.connection, attributes, self.source.project(columns), self.tables, kept_order)
 
     def aggr(self, group: Any, *attrs: Any, keep_all_rows: bool = False, **named: str) -> Relation:
         """One row for each row here, with aggregates over the rows of `group` that belong to it:
@@ -156,19 +164,30 @@ class Relation(Fetchable):
         return Relation(self.connection, attributes, algebra.group(joined, by, values), self.tables | theirs.tables)
 
     def _restricted(self, source: Source, restriction: Any) -> Relation:
-        return Relation(self.connection, self.attributes, source, self.tables | tables_of(restriction))
+        return Relation(self.connection, self.attributes, source, self.tables | tables_of(restriction), self.order)
 
 
 class Top:
-    """The first rows in an order, as a restriction: `Table & dj.Top(3, order_by='score DESC')`."""
+    """The first rows in an order, as a restriction: `Table & dj.Top(3, order_by='score DESC')`.
+
+    The rows come in that order until another is asked for. With `order_by=None` it keeps the order of an earlier `Top`;
+    with `limit=None` it only orders.
+    """
 
     def __init__(self, limit: int | None = 1, order_by: Order = "KEY", offset: int = 0) -> None:
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
+            raise TypeError(f"Top takes a whole number from 0 or None as its limit, not {limit!r}.")
+        if isinstance(offset, bool) or not isinstance(offset, int) or offset < 0:
+            raise TypeError(f"Top takes a whole number from 0 as its offset, not {offset!r}.")
+        listed = (order_by,) if order_by is None or isinstance(order_by, str) else order_by
+        if not isinstance(listed, Sequence) or not all(item is None or isinstance(item, str) for item in listed):
+            raise TypeError(f"Top takes text or a list of texts as its order_by, not {order_by!r}.")
         self.limit, self.order_by, self.offset = limit, order_by, offset
 
     def of(self, relation: Relation) -> Relation:
-        order = relation.ordering(self.order_by or "KEY")
-        source = algebra.top(relation.source, order, self.limit, self.offset)
-        return Relation(relation.connection, relation.attributes, source, relation.tables)
+        order = self.order_by or relation.order or "KEY"
+        source = algebra.top(relation.source, relation.ordering(order), self.limit, self.offset)
+        return Relation(relation.connection, relation.attributes, source, relation.tables, order)
 
 
 def as_relation(value: Any) -> Relation:

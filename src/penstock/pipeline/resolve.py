@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -19,27 +19,43 @@ FindParent = Callable[[str], Shape]
 
 def snake(class_name: str) -> str:
     """
-    >>> snake("FilteredImage")
-    'filtered_image'
+    >>> snake("FilteredImage"), snake("KeyPK")
+    ('filtered_image', 'key_p_k')
     """
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", class_name).lower()
+
+
+def _former_snake(class_name: str) -> str:
+    """The name as Penstock formed it before it followed DataJoint: a run of capitals was one word."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", class_name).lower()
 
 
-def table_name(class_name: str, tier: str, master: str | None = None) -> str:
+def table_name(class_name: str, tier: str, master: str | None = None, known: Container[str] = ()) -> str:
+    """The table's name in the database. A table that is there (`known`) under its former name keeps it."""
     if not re.fullmatch(r"[A-Z][A-Za-z0-9]*", class_name):
         raise DefinitionError(class_name, "a table class is named in CamelCase, for example FilteredImage.")
-    name = f"{master}__{snake(class_name)}" if master else PREFIX[tier] + snake(class_name)
+    prefix = f"{master}__" if master else PREFIX[tier]
+    name, former = prefix + snake(class_name), prefix + _former_snake(class_name)
+    if former in known and name not in known:
+        name = former
     if len(name) > MAX_TABLE_NAME:
         raise DefinitionError(class_name, f"the table name {name!r} is longer than {MAX_TABLE_NAME} characters.")
     return name
 
 
 def resolve(
-    class_name: str, definition: str, *, schema: str, tier: str, find_parent: FindParent, master: str | None = None
+    class_name: str,
+    definition: str,
+    *,
+    schema: str,
+    tier: str,
+    find_parent: FindParent,
+    master: str | None = None,
+    known: Container[str] = (),
 ) -> Shape:
     """The shape of a table, or a `DefinitionError` that names the line."""
     parsed = parse(class_name, definition)
-    name = table_name(class_name, tier, master)
+    name = table_name(class_name, tier, master, known)
     builder = _Builder(class_name, schema, name, find_parent)
     for line in parsed.lines:
         try:

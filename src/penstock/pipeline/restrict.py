@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, false, literal, not_, or_, true
+from sqlalchemy import and_, case, false, literal, not_, or_, true
 from sqlalchemy.sql import ColumnElement
 
 from penstock.pipeline import kinds
@@ -16,6 +16,10 @@ from penstock.store.pipeline.types import column_type
 
 if TYPE_CHECKING:
     from penstock.pipeline.relation import Relation
+
+
+NESTED = 400
+"""How many conditions may stand in a chain of ORs. SQLite's parser goes a thousand levels deep, one for each."""
 
 
 class AndList(list[Any]):
@@ -53,9 +57,9 @@ def condition(relation: Relation, restriction: Any) -> ColumnElement[bool]:
     if (record := _record(restriction)) is not None:
         return _mapping(relation, record)
     if hasattr(restriction, "to_dict") and hasattr(restriction, "columns"):
-        return or_(false(), *(_mapping(relation, row) for row in restriction.to_dict("records")))
+        return _any_of(relation, restriction.to_dict("records"))
     if isinstance(restriction, Iterable):
-        return or_(false(), *(condition(relation, item) for item in restriction))
+        return _any_of(relation, restriction)
     raise RestrictionError(
         f"{restriction!r} is no restriction. Expected text, a mapping, a table or relation, a list of those, AndList or Not."
     )
@@ -134,6 +138,31 @@ def _mapping(relation: Relation, given: Mapping[str, Any]) -> ColumnElement[bool
             for name, value in known_values(relation.attributes, given).items()
         ),
     )
+
+
+def _any_of(relation: Relation, items: Iterable[Any]) -> ColumnElement[bool]:
+    """Rows that meet one of many restrictions. Mappings that name the same attributes become one condition, however many
+    they are: each database has its limits to a chain of ORs."""
+    backend = relation.connection.backend
+    alike: dict[tuple[str, ...], dict[tuple[Any, ...], None]] = {}
+    ways: list[ColumnElement[bool]] = []
+    for item in items:
+        given = item if isinstance(item, Mapping) else _record(item)
+        known = None if given is None else known_values(relation.attributes, given)
+        if not known or any(value is None or relation.attributes[n].kind == "float64" for n, value in known.items()):
+            ways.append(condition(relation, item))
+            continue
+        values = tuple(comparable(relation.attributes[name], value, backend) for name, value in known.items())
+        if any(isinstance(value, float) for value in values):  # 1.5 for a whole number, which no row can equal
+            ways.append(condition(relation, item))
+        else:
+            alike.setdefault(tuple(known), {})[values] = None
+    user_tables = relation.connection.db.dialect.user_tables
+    for names, rows in alike.items():
+        ways.append(user_tables.one_of([relation.source.columns[name] for name in names], list(rows)))
+    if len(ways) > NESTED:
+        return case(*((way, 1) for way in ways), else_=0) == 1
+    return or_(false(), *ways)
 
 
 def _record(value: Any) -> dict[str, Any] | None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from penstock.pipeline import delete
 from penstock.pipeline.connection import Connection
+from penstock.pipeline.fetch import Order
 from penstock.pipeline.relation import Relation, tables_of
 from penstock.store.pipeline.algebra import Source
 from penstock.store.pipeline.shape import Shape
@@ -14,8 +15,10 @@ from penstock.store.pipeline.shape import Shape
 class TableRows(Relation):
     """A table, or a restriction of it."""
 
-    def __init__(self, connection: Connection, shape: Shape, source: Source, tables: frozenset[str]) -> None:
-        super().__init__(connection, {a.name: a for a in shape.attributes}, source, tables)
+    def __init__(
+        self, connection: Connection, shape: Shape, source: Source, tables: frozenset[str], order: Order = None
+    ) -> None:
+        super().__init__(connection, {a.name: a for a in shape.attributes}, source, tables, order)
         self.base = shape
 
     def delete(self, *, prompt: bool | None = None, dry_run: bool = False, force_parts: bool = False) -> int:
@@ -38,4 +41,4 @@ class TableRows(Relation):
         return delete.quick(self, self.base)
 
     def _restricted(self, source: Source, restriction: Any) -> TableRows:
-        return TableRows(self.connection, self.base, source, self.tables | tables_of(restriction))
+        return TableRows(self.connection, self.base, source, self.tables | tables_of(restriction), self.order)

@@ -65,7 +65,7 @@ def populate_job(params: Mapping[str, Any], context: Context) -> dict[str, Any]:
         raise PipelineError("A restriction in a payload is a key, or a list of keys.")
     restrictions = [restriction] if restriction is not None else []
     left, batch = params.get("max_calls"), int(params.get("batch") or 100)
-    refreshed = table.jobs.refresh(*restrictions)
+    refreshed = table.jobs.add_missing(*restrictions, priority=params.get("priority"))
     total = table.progress(*restrictions)[0]
     made, errors, error_count = 0, [], 0
     while left is None or left > 0:

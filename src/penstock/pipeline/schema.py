@@ -122,6 +122,7 @@ class Schema:
             if not catalog.has_catalog(tx, self.name):
                 return
             graph = Graph.load(tx)
+            _refuse_strangers(tx, self.name)
             gone = [shape for level in graph.layers() for shape in level if shape.schema == self.name]
             _refuse_orphans(graph, gone)
             hidden = [
@@ -163,7 +164,7 @@ class Schema:
         self.known = {}
 
     def alter_table(self, cls: type[Table]) -> None:
-        shapes = wanted_shapes(self, cls, {**self._contexts.get(cls.__name__, {}), **self.classes})
+        shapes = wanted_shapes(self, cls, {**self._contexts.get(cls.__name__, {}), **self.classes}, self._shapes())
         members = [
             cls,
             *(part for part in vars(cls).values() if isinstance(part, TableMeta) and issubclass(part, Part)),
@@ -192,7 +193,7 @@ TIERS: dict[str, type[Table]] = {"manual": Manual, "lookup": Lookup, "part": Par
 
 
 def _unbind(cls: type[Table]) -> None:
-    cls.shape, cls._sql = None, None
+    cls.shape, cls._sql, cls._job_state = None, None, None
 
 
 def _refuse_orphans(graph: Graph, gone: list[Shape]) -> None:
@@ -203,6 +204,17 @@ def _refuse_orphans(graph: Graph, gone: list[Shape]) -> None:
                 raise AccessError(
                     f"{child.full_name} depends on {shape.full_name}. Drop it first, or pass cascade=True to drop both."
                 )
+
+
+def _refuse_strangers(tx: Tx, schema: str) -> None:
+    """Refuse to drop a schema that holds what no pipeline declared: a view, or a table of another program."""
+    known = catalog.shapes(tx, schema)
+    strangers = [name for name in catalog.relation_names(tx, schema) if name not in known and not name.startswith("~")]
+    if strangers:
+        raise AccessError(
+            f"The schema {schema} also holds {', '.join(strangers)}, which no pipeline declared. Drop or move "
+            f"{'it' if len(strangers) == 1 else 'them'} first; nothing was dropped."
+        )
 
 
 def _agreed(prompt: bool | None, question: str) -> bool:

@@ -128,6 +128,7 @@ class Table(TableRows, metaclass=TableMeta):
     shape: ClassVar[Any] = None
     schema: ClassVar[Schema | None] = None
     _sql: ClassVar[SqlTable | None] = None
+    _job_state: ClassVar[Any] = None
     _names: ClassVar[frozenset[str]]
     _attributes: ClassVar[dict[str, Attribute]]
 

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from uuid import UUID
 
 from starlette.concurrency import run_in_threadpool
@@ -28,6 +29,7 @@ from penstock.server.calls import Call
 from penstock.server.definition_limits import check_keys
 from penstock.server.jwts import Jwt, Tokens
 from penstock.server.limits import Buckets, TenantRate
+from penstock.server.looks import Looks
 from penstock.server.problems import Problem
 from penstock.server.settings import Settings
 from penstock.server.tracing import current_trace
@@ -61,6 +63,8 @@ class Gate:
         self.settings = settings
         self.clock = clock
         self._known: OrderedDict[tuple[str, str], Known] = OrderedDict()
+        self._looks = Looks()
+        self._forgotten = 0
         self._welcome: OrderedDict[tuple[str, str], None] = OrderedDict()
         """Who was let in before. Guessing by others at their address does not shut them out."""
         self._rate = Buckets(settings.rate_limit, 2 * settings.rate_limit)
@@ -72,7 +76,9 @@ class Gate:
 
     def forget(self) -> None:
         """Look everyone up again: a token was revoked, a session closed, a tenant changed."""
+        self._forgotten += 1
         self._known.clear()
+        self._looks.forget()
 
     def outcome(self, kind: str, request: Request, principal: Principal | None = None, detail: str = "") -> None:
         """Tell the listeners how an attempt ended: the one place that every authentication passes."""
@@ -170,19 +176,21 @@ class Gate:
         name = (kind, digest(secret))
         known = self._known.get(name)
         if known is None or known.until < self.clock() or self._expired(known.principal):
-            self._known.pop(name, None)
             if name not in self._welcome:
                 self.check_attempts(request)
+            forgotten = self._forgotten
             if not is_well_formed(secret):
                 known = None
             else:
-                known = await run_in_threadpool(self._look_up, kind, secret, address_of(request))
+                known = await self._looks.look(name, partial(self._look_up, kind, secret, address_of(request)))
             if known is None and kind == "token":
                 known = await self._by_jwt(secret)
             if known is None:
+                self._known.pop(name, None)
                 self._welcome.pop(name, None)
                 raise self.refuse(request, f"{kind}.refused")
-            self._known[name] = known
+            if forgotten == self._forgotten:  # else it may have been revoked since it was looked up
+                self._known[name] = known
             self._welcome[name] = None
             for remembered in (self._known, self._welcome):
                 if len(remembered) > MAX_REMEMBERED:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from functools import partial
 from uuid import UUID
-
-from starlette.concurrency import run_in_threadpool
 
 from penstock.core.quota import FREE
 from penstock.queue.ground import Ground
+from penstock.server.looks import Looks
 from penstock.server.problems import quota_problem
 from penstock.server.settings import Settings
 
@@ -57,6 +57,7 @@ class TenantRate:
         self._ground = ground
         self._settings = settings
         self._buckets = Buckets(1.0, 1.0, clock)
+        self._looks = Looks()
 
     async def check(self, tenant_id: UUID | None) -> None:
         """Count one request. Raises a Problem if the tenant has asked too often. Nobody else's requests are counted: the operator's,
@@ -65,7 +66,7 @@ class TenantRate:
             return
         own = self._ground.known_bounds(tenant_id)
         if own is None:
-            own = await run_in_threadpool(self._ground.bounds, tenant_id)
+            own = await self._looks.look(tenant_id, partial(self._ground.bounds, tenant_id))
         rate = own.over(self._settings.default_bounds(False, tenant_id)).limit("requests_per_second")
         wait = 0.0 if rate is None else self._buckets.take(tenant_id, rate)
         if wait:

@@ -118,6 +118,14 @@ class UserTables(Protocol):
         """Return the tables of a schema."""
         ...
 
+    def relations_in(self, conn: Connection, schema: str) -> list[str]:
+        """Return all that must be gone before a schema can be dropped."""
+        ...
+
+    def one_of(self, columns: Sequence[ColumnElement[Any]], rows: Sequence[Sequence[Any]]) -> ColumnElement[bool]:
+        """Return whether the columns hold one of the rows of values, of which there may be very many."""
+        ...
+
     def literal_now(self, kind: str) -> str:
         """Return what a column that is added has as its time in rows that are there."""
         ...

@@ -99,6 +99,11 @@ def table_names(tx: Tx, schema: str) -> list[str]:
     return tx.dialect.user_tables.names_in(tx.conn, schema)
 
 
+def relation_names(tx: Tx, schema: str) -> list[str]:
+    """Every table, view and foreign table of the schema, whoever created it."""
+    return tx.dialect.user_tables.relations_in(tx.conn, schema)
+
+
 def column_names(tx: Tx, schema: str, name: str) -> list[str]:
     physical, where = address(tx.dialect.name, schema, name)
     return [column["name"] for column in inspect(tx.conn).get_columns(physical, schema=where)]

@@ -250,11 +250,7 @@ class JobStore:
         running."""
         jobs, dialect = self.table, self.dialect
         now: ColumnElement[datetime] = bindparam("NOW", type_=UtcTime()) if timed else dialect.now()
-        due = [self._is("pending"), jobs.c.scheduled_time <= now]
-        if picking.priority is not None:
-            due.append(jobs.c.priority <= picking.priority)
-        if picking.among is not None:
-            due.append(self._meets(picking.among.embed(), jobs.c))
+        due = self._due(now, picking)
         picked = (
             select(*(jobs.c[name] for name in self.keys)).where(*due).order_by(*self._order(picking.order))
             .limit(bindparam("LIMIT", type_=Integer())).with_for_update(**dialect.skip_locked).cte("picked")
@@ -277,6 +273,18 @@ class JobStore:
         return claim.returning(*(jobs.c[name] for name in self.keys)), select(*seen).where(
             self._held(bindparam("TOKEN"))
         )
+
+    def _due(self, now: Any, picking: Picking) -> list[ColumnElement[bool]]:
+        due = [self._is("pending"), self.table.c.scheduled_time <= now]
+        if picking.priority is not None:
+            due.append(self.table.c.priority <= picking.priority)
+        if picking.among is not None:
+            due.append(self._meets(picking.among.embed(), self.table.c))
+        return due
+
+    def claimable(self, tx: Tx, picking: Picking) -> bool:
+        """Whether there is a job that `claim` would take, were nobody holding a lock on its row."""
+        return tx.first(select(1).select_from(self.table).where(*self._due(tx.now, picking)).limit(1)) is not None
 
     def reserve(self, tx: Tx, key: Mapping[str, Any], token: str, who: Identity, lease: float) -> bool:
         due = (self._at(key), self._is("pending"), self.table.c.scheduled_time <= tx.now)

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from sqlalchemy import ARRAY, JSON, Connection, Double, LargeBinary, Table, bindparam, func, inspect, select, text
+from sqlalchemy import (
+    ARRAY,
+    JSON,
+    Connection,
+    Double,
+    LargeBinary,
+    Table,
+    bindparam,
+    func,
+    inspect,
+    select,
+    text,
+    tuple_,
+)
 from sqlalchemy.sql import ColumnElement, cast
 
 
@@ -34,6 +48,22 @@ class PostgresTables:
 
     def names_in(self, conn: Connection, schema: str) -> list[str]:
         return inspect(conn).get_table_names(schema=schema)
+
+    def relations_in(self, conn: Connection, schema: str) -> list[str]:
+        query = text(
+            "SELECT relname FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace "
+            "WHERE n.nspname = :schema AND relkind IN ('r', 'p', 'v', 'm', 'f', 'S') ORDER BY relname"
+        )
+        return [row[0] for row in conn.execute(query, {"schema": schema})]
+
+    def one_of(self, columns: Sequence[ColumnElement[Any]], rows: Sequence[Sequence[Any]]) -> ColumnElement[bool]:
+        """As one array per column, so that the statement is the same for any number of rows."""
+        values = zip(*rows, strict=True)
+        arrays = [
+            func.unnest(bindparam(None, list(given), type_=ARRAY(column.type), unique=True))
+            for column, given in zip(columns, values, strict=True)
+        ]
+        return tuple_(*columns).in_(select(*arrays)) if len(columns) > 1 else columns[0].in_(select(*arrays))
 
     def literal_now(self, kind: str) -> str:
         return {"timestamp": "now()", "datetime": "localtimestamp"}[kind]

@@ -3,9 +3,27 @@ no schema's name holds a dot, so no two tables can meet."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, ClassVar
 
-from sqlalchemy import BigInteger, Connection, Double, Table, case, func, inspect, text
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Double,
+    String,
+    Table,
+    bindparam,
+    case,
+    func,
+    inspect,
+    select,
+    text,
+    tuple_,
+    type_coerce,
+)
+from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.sql import ColumnElement, cast
 
 
@@ -34,6 +52,19 @@ class SqliteTables:
         prefix = f"{schema}."
         return [name[len(prefix) :] for name in inspect(conn).get_table_names() if name.startswith(prefix)]
 
+    def relations_in(self, conn: Connection, schema: str) -> list[str]:
+        return []  # a schema is a prefix here, so nothing stands in the way of its end
+
+    def one_of(self, columns: Sequence[ColumnElement[Any]], rows: Sequence[Sequence[Any]]) -> ColumnElement[bool]:
+        """As one JSON document: parameters of their own would soon be more than SQLite takes, and so would ORs."""
+        bound = [_bound_values(column, given) for column, given in zip(columns, zip(*rows, strict=True), strict=True)]
+        document = json.dumps(list(zip(*bound, strict=True)))
+        each = func.json_each(bindparam(None, document, type_=String(), unique=True)).table_valued("value")
+        values = [
+            type_coerce(func.json_extract(each.c.value, f"$[{at}]"), column.type) for at, column in enumerate(columns)
+        ]
+        return tuple_(*columns).in_(select(*values)) if len(columns) > 1 else columns[0].in_(select(*values))
+
     def literal_now(self, kind: str) -> str:
         return "0"
 
@@ -60,3 +91,15 @@ class SqliteTables:
     ) -> ColumnElement[Any]:
         """NaN is kept as a text, which sums would count as nothing."""
         return case((func.max(func.typeof(value) == "text") == 1, nan), else_=made)
+
+
+def _bound_values(column: ColumnElement[Any], values: Sequence[Any]) -> list[Any]:
+    """The values as the database keeps them in this column."""
+    dialect = _dialect()
+    processor = column.type.dialect_impl(dialect).bind_processor(dialect)
+    return list(values) if processor is None else [processor(value) for value in values]
+
+
+@lru_cache(maxsize=1)
+def _dialect() -> SQLiteDialect_pysqlite:
+    return SQLiteDialect_pysqlite()
