@@ -249,7 +249,8 @@ Index("ix_penstock_running_to_stop", running.c.worker_id, **where("cancel_reques
 Index("ix_penstock_running_group", running.c.group_id, **where("group_id IS NOT NULL"))
 Index("ix_penstock_running_trigger", running.c.trigger_id, **where("trigger_id IS NOT NULL"))
 
-_ENDED = sorted(status.value for status in TERMINAL)
+# What most end as comes first: a check looks no further.
+_ENDED = sorted((status.value for status in TERMINAL), key=lambda status: (status != "succeeded", status))
 runs = Table(
     "penstock_runs",
     metadata,

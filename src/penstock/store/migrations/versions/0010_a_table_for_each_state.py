@@ -390,7 +390,7 @@ def _make_tables() -> None:
         sa.Column("group_id", Id(), nullable=True),
         sa.Column("group_position", sa.Integer(), nullable=True),
         sa.CheckConstraint(
-            "job_status = 'canceled' OR job_status = 'dead_letter' OR job_status = 'failed' OR job_status = 'succeeded'",
+            "job_status = 'succeeded' OR job_status = 'canceled' OR job_status = 'dead_letter' OR job_status = 'failed'",
             name=op.f("ck_penstock_runs_job_status_known"),
         ),
         sa.CheckConstraint(
