@@ -25,6 +25,10 @@ from typing import Any
 ADDRESSES = 16
 """How many addresses an attack comes from, so that it is not the bound for one address that stops it."""
 READ = 1 << 16
+WAIT = 20
+"""Seconds that requests ask to wait: as many as they may."""
+HEAD = 10
+"""Seconds that the service gives a connection to end its request's head."""
 
 
 @dataclass
@@ -34,7 +38,14 @@ class Tally:
     responses: int = 0
     seconds: float = 0.0
     received: int = 0
+    unanswered: int = 0
+    """Requests that still wait for their response."""
     statuses: Counter[int] = field(default_factory=Counter)
+
+    def hold(self, wait: float) -> float:
+        """How long the service holds a request, on average. One that has no response yet counts with the time it asked to wait."""
+        waiting = self.unanswered if wait else 0
+        return (self.seconds + waiting * wait) / max(1, self.responses + waiting)
 
 
 tally = Tally()
@@ -67,7 +78,13 @@ async def ask(port: int, sent: bytes, source: str) -> tuple[int, int]:
 
 async def _attempt(port: int, sent: bytes) -> None:
     began = time.monotonic()
-    status, size = await ask(port, sent, next(_addresses))
+    tally.unanswered += 1
+    try:
+        status, size = await ask(port, sent, next(_addresses))
+    except OSError:
+        tally.unanswered -= 1
+        raise
+    tally.unanswered -= 1  # not where the attack ends first
     tally.responses += 1
     tally.seconds += time.monotonic() - began
     tally.received += size
@@ -87,14 +104,14 @@ def claims(tokens: dict[str, str]) -> Once:
     names = itertools.count()
 
     async def once(port: int) -> None:
-        body = {"worker_id": f"w{next(names) % 100}", "queues": ["none"], "wait_seconds": 20}
+        body = {"worker_id": f"w{next(names) % 100}", "queues": ["none"], "wait_seconds": WAIT}
         await _every(5.0, request("POST", "/worker/jobs/claim", tokens["worker"], body))(port)
 
     return once
 
 
 def reservations(tokens: dict[str, str]) -> Once:
-    return _every(5.0, request("POST", "/reservations", tokens["operator"], {"wait_seconds": 20, "expires_in": 60}))
+    return _every(5.0, request("POST", "/reservations", tokens["operator"], {"wait_seconds": WAIT, "expires_in": 60}))
 
 
 def streams(tokens: dict[str, str]) -> Once:
@@ -129,13 +146,15 @@ class Attack:
     finding: str
     what: str
     bar: float = 1.5
+    wait: float = 0.0
+    """Seconds that its requests ask to be held, or that the service gives them to end."""
 
 
 ATTACKS: dict[str, Attack] = {
     "payload": Attack(3, payload, "1", "three payloads of 0.6 MB that are refused, at a time, without pause"),
-    "claims": Attack(300, claims, "2", "300 claims that wait for a job", 1.2),
-    "reservations": Attack(60, reservations, "2", "60 reservations that wait"),
-    "heads": Attack(2050, heads, "4", "2,050 connections that never end their request's head"),
+    "claims": Attack(300, claims, "2", "300 claims that wait for a job", 1.2, WAIT),
+    "reservations": Attack(60, reservations, "2", "60 reservations that wait", wait=WAIT),
+    "heads": Attack(2050, heads, "4", "2,050 connections that never end their request's head", wait=HEAD),
     "streams": Attack(1990, streams, "10", "1,990 live streams, opened again every 5 s where refused"),
     "flood": Attack(100, flood, "10", "500 lists of 200 jobs a second by one token"),
 }
@@ -207,7 +226,7 @@ def main() -> None:
     asyncio.run(attack(given.name, given.port, given.tokens))
     number = max(1, tally.responses)
     found = {
-        "per_second": tally.responses / (time.monotonic() - began), "hold": tally.seconds / number,
+        "per_second": tally.responses / (time.monotonic() - began), "hold": tally.hold(ATTACKS[given.name].wait),
         "size": tally.received // number, "statuses": {str(status): n for status, n in tally.statuses.most_common()},
     }  # fmt: skip
     print(json.dumps(found), flush=True)

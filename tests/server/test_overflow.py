@@ -81,7 +81,7 @@ def service(url: str, tmp_path: Path) -> Iterator[Service]:
             tokens.append(create_token(app.ground, "operator", "operator", tenant=tenant)[1])
     process = subprocess.Popen(
         [sys.executable, "-m", "penstock.cli", "api", "--port", "0"], cwd=tmp_path, text=True,
-        env={**os.environ, "PENSTOCK_DATABASE_URL": url, "PENSTOCK_PROCESSOR_SHARE": "0.000001", "PENSTOCK_OVERFLOW": "on"}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        env={**os.environ, "PENSTOCK_DATABASE_URL": url, "PENSTOCK_PROCESSOR_SHARE": "0.000001"}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
         assert process.stdout is not None
@@ -113,6 +113,13 @@ def responses(conn: socket.socket, number: int) -> list[tuple[int, bool]]:
             file.read(int(headers["content-length"]))
             found.append((status, headers.get("connection") == "close"))
     return found
+
+
+@pytest.mark.parametrize("backend", ["sqlite"])
+def test_a_tenant_that_is_alone_needs_no_other_process(service: Service) -> None:
+    for _ in range(5):
+        assert service.ask(service.alpha, "/jobs", REFUSED)[:2] == (422, False)
+    assert len(service.others()) == 1, "only the process that would start it is there"
 
 
 def test_nobody_waits_for_the_process_that_serves_who_keeps_computing(service: Service) -> None:

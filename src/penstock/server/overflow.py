@@ -19,7 +19,7 @@ import struct
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import structlog
@@ -226,12 +226,14 @@ class OverflowServer(uvicorn.Server):
         accepted = socket.socket(fileno=files[0])
         accepted.setblocking(False)
 
+        kind: Any = self.config.http_protocol_class
+
         def protocol() -> asyncio.Protocol:
-            made: Any = self.config.http_protocol_class(
+            made = kind(
                 config=self.config, server_state=self.server_state, app_state=self.lifespan.state, _loop=self._loop
-            )  # type: ignore[call-arg]
+            )
             made.passed_on = received
-            return made  # type: ignore[no-any-return]
+            return cast(asyncio.Protocol, made)
 
         with suppress(OSError):  # its client has gone already
             await self._loop.connect_accepted_socket(protocol, accepted)
